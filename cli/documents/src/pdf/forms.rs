@@ -14,9 +14,9 @@ use hayro_interpret::hayro_syntax::page::Resources;
 use memchr::memmem;
 
 use super::actual_text::ActualText;
-use super::clip_text;
 use super::file::changes::{self, MAX_OBJECTS, Objects};
 use super::file::{arrays, contents};
+use super::{clip_text, repair};
 
 /// Drawings in drawings that are looked into, as the interpreter does.
 const MAX_DEPTH: usize = 50;
@@ -29,8 +29,9 @@ pub(super) struct Changed {
     pub(super) objects: Objects,
     /// Texts in place of glyphs, by their numbers.
     pub(super) texts: Vec<String>,
-    /// Drawings that repeat others and were left out.
+    /// Drawings that repeat others and were left out, and those of which text may be lost.
     pub(super) repeated: usize,
+    pub(super) damaged: usize,
 }
 
 /// Changes what must be changed.
@@ -191,7 +192,9 @@ impl<'a> Forms<'a> {
                 None if form.has_fonts => form.stream.decoded().unwrap_or_default(),
                 None => continue,
             };
-            is_changed |= clip_text::draw(&mut content);
+            let mended = repair::mend(&mut content);
+            changed.damaged += usize::from(mended.is_lost);
+            is_changed |= mended.is_changed | clip_text::draw(&mut content);
             let before = changed.texts.len();
             let mut actual_text =
                 ActualText::of(&content, &form.resources, std::mem::take(&mut changed.texts));

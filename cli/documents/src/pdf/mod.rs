@@ -4,7 +4,8 @@
 //! pictures without text.
 //!
 //! What the interpreter does not hand over is changed before: drawings that repeat each other without end (`forms.rs`), text
-//! that is only a shape (`clip_text.rs`), lists with pages that are missing (`file/page_tree.rs`). Lines, words and tables
+//! that is only a shape (`clip_text.rs`), mistakes at which it would stop (`repair.rs`), lists with pages that are missing
+//! (`file/page_tree.rs`). Lines, words and tables
 //! follow from where glyphs are (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
@@ -17,6 +18,7 @@ mod forms;
 mod layout;
 mod page;
 mod pictures;
+mod repair;
 
 use std::sync::Arc;
 
@@ -69,7 +71,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let cache = InterpreterCache::new();
     let mut text = String::new();
     let mut totals = Totals::default();
-    totals.counts.damaged_pages = page_tree.pages.saturating_sub(pdf.pages().len());
+    totals.counts.damaged_pages = page_tree.pages.saturating_sub(pdf.pages().len()) + forms.damaged;
     totals.counts.repeated_drawings = forms.repeated;
     totals.counts.skipped_files = attachments::names(&pdf, &catalogue);
     totals.counts.dynamic_forms = usize::from(fields::is_dynamic_form(&catalogue));

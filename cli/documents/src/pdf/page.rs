@@ -19,7 +19,7 @@ use super::fonts::type3::Widths;
 use super::layout::tables::rules::Rules;
 use super::layout::{PlacedText, letters};
 use super::pictures::{Known, Pictures, Textless};
-use super::{clip_text, fields};
+use super::{clip_text, fields, repair};
 
 /// Glyphs are drawn in units of a thousandth of the font's size.
 const UNITS_PER_EM: f64 = 1000.0;
@@ -67,7 +67,9 @@ pub(super) fn read<'a>(
     let mut reader = PageReader::new(size, known);
     let content = contents::of(page);
     let texts_of_drawings = texts.len();
-    let actual_text = ActualText::of(&content.bytes, page.resources(), std::mem::take(texts));
+    let mut mended = Cow::Borrowed(content.bytes.as_slice());
+    let mut is_lost = repair::mend(&mut mended).is_lost;
+    let actual_text = ActualText::of(&mended, page.resources(), std::mem::take(texts));
     reader.actual_texts = actual_text.texts;
     let draw = |content: &[u8], resources: &Resources<'a>, reader: &mut PageReader<'_>| {
         let mut content = Cow::Borrowed(content);
@@ -79,7 +81,9 @@ pub(super) fn read<'a>(
     reader.open.clear();
     let annotations = fields::read(page, upright);
     for appearance in &annotations.appearances {
-        draw(&appearance.content, &appearance.resources, &mut reader);
+        let mut content = Cow::Borrowed(&appearance.content[..]);
+        is_lost |= repair::mend(&mut content).is_lost;
+        draw(&content, &appearance.resources, &mut reader);
     }
     annotations.strikes.iter().for_each(|(start, end)| reader.rules.add(*start, *end));
     *texts = std::mem::take(&mut reader.actual_texts);
@@ -88,7 +92,7 @@ pub(super) fn read<'a>(
     text.known += annotations.values.iter().map(|value| letters::visible(&value.text)).sum::<usize>();
     text.values = annotations.values;
     text.comments = annotations.comments;
-    text.is_damaged = content.is_damaged;
+    text.is_damaged = content.is_damaged || is_lost;
     text
 }
 

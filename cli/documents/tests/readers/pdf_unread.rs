@@ -15,6 +15,9 @@ fn picture(width: usize, height: usize) -> String {
 struct Made {
     catalogue: &'static str,
     page: &'static str,
+    /// More drawings and properties that all pages have, by their names.
+    x_objects: &'static str,
+    properties: &'static str,
     pages: Vec<String>,
     more: Vec<String>,
 }
@@ -22,7 +25,7 @@ struct Made {
 impl Made {
     fn new<T: Into<String>>(pages: impl IntoIterator<Item = T>) -> Made {
         let pages = pages.into_iter().map(Into::into).collect();
-        Made { catalogue: "", page: "", pages, more: Vec::new() }
+        Made { catalogue: "", page: "", x_objects: "", properties: "", pages, more: Vec::new() }
     }
 
     fn read(&self) -> Result<Document, DocumentError> {
@@ -41,8 +44,10 @@ impl Made {
         for (i, content) in self.pages.iter().enumerate() {
             objects.push(format!(
                 "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {} 0 R /Resources << /Font << /F 3 0 R >> \
-                 /XObject << /A 4 0 R /B 5 0 R /C 6 0 R /D 7 0 R /S 8 0 R /M 9 0 R >> >> {} >>",
+                 /XObject << /A 4 0 R /B 5 0 R /C 6 0 R /D 7 0 R /S 8 0 R /M 9 0 R {} >> /Properties << {} >> >> {} >>",
                 first + 2 * i + 1,
+                self.x_objects,
+                self.properties,
                 self.page
             ));
             objects.push(stream("", content));
@@ -300,3 +305,32 @@ fn characters_that_say_nothing_are_counted() {
     assert_eq!(document.text, "A\u{fffd}A\u{fffd}A’A•AA…\n");
     assert_eq!(document.notes, [Note::UnknownGlyphs { glyphs: 2 }]);
 }
+
+/// The interpreter stops at these.
+#[test]
+fn text_behind_a_mistake_is_read() {
+    let text = |y: f64, text: &str| at(&[(50.0, y, text)]);
+    for mistake in [")", "}", "] >", "1 m", "(a) 2 l", "1 2 3 re", "1 2 3 4 5 6 7 8 9 10 11 sc", "[1 2"] {
+        let content = text(700.0, "before") + mistake + "\n" + &text(600.0, "behind");
+        let document = Made::new([content]).read().expect("a document");
+        let is_noted = mistake == "[1 2";
+        let notes = if is_noted { vec![Note::DamagedPages { pages: 1 }] } else { Vec::new() };
+        assert_eq!((document.text.as_str(), document.notes), ("before\n\nbehind\n", notes), "{mistake}");
+    }
+    // Too many operands take no text with them, and in drawings it is the same.
+    let many = text(700.0, "before").replace("(before)", "1 2 3 4 5 6 7 8 9 10 11 (before)");
+    assert_eq!(Made::new([many]).read().expect("a document").text, "before\n");
+    let mut drawing = Made::new(["/X Do "]);
+    let font = "/Resources << /Font << /F 3 0 R >> >>";
+    let form =
+        |content: &str| stream(&format!("/Type /XObject /Subtype /Form /BBox [0 0 600 800] {font}"), content);
+    drawing.more.push(form(&(text(700.0, "before") + ") " + &text(600.0, "behind"))));
+    drawing.x_objects = "/X 20 0 R";
+    let document = drawing.read().expect("a document");
+    assert_eq!((document.text.as_str(), document.notes.len()), ("before\n\nbehind\n", 0));
+    drawing.more[0] = form(&(text(700.0, "before") + "(a\n" + &text(600.0, "behind")));
+    let document = drawing.read().expect("a document");
+    assert_eq!(document.text, "before\n\nbehind\n");
+    assert_eq!(document.notes, [Note::DamagedPages { pages: 1 }]);
+}
+
