@@ -30,7 +30,7 @@ use memchr::memmem;
 use self::file::bookmarks::Bookmarks;
 use self::file::changes::Objects;
 use self::file::page_tree::PageTree;
-use self::file::{attachments, changes};
+use self::file::{attachments, changes, layers};
 use self::layout::tables::carried::Carried;
 use self::page::PageText;
 use self::pictures::{FEW_LETTERS, Known};
@@ -67,6 +67,8 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     objects.append(&mut forms.objects);
     let pdf = changed(pdf, &objects, password);
     let catalogue = catalogue(&pdf);
+    let without_layers = layers::without(&pdf, &catalogue).and_then(|file| open(file, password).ok());
+    let mut hidden = without_layers.as_ref().map(|pdf| HiddenLayers::new(pdf, forms.texts.clone()));
     let bookmarks = Bookmarks::of(&catalogue);
     let cache = InterpreterCache::new();
     let mut text = String::new();
@@ -85,6 +87,9 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         }
         let read = page::read(page, &cache, &mut forms.texts, &mut known_pictures);
         totals.add(&read);
+        if let Some(hidden) = &mut hidden {
+            totals.counts.hidden_characters += hidden.characters(i, &read);
+        }
         let written = write(read, &mut carried);
         if !written.is_empty() && !text.is_empty() {
             text.push('\n');
@@ -142,6 +147,27 @@ fn changed(pdf: Pdf, objects: &Objects, password: Option<&str>) -> Pdf {
 /// The dictionary that all of a document is found from.
 fn catalogue(pdf: &Pdf) -> Dict<'_> {
     pdf.xref().get::<Dict<'_>>(pdf.xref().root_id()).unwrap_or_default()
+}
+
+/// A document with layers that are off, as one without layers.
+struct HiddenLayers<'a> {
+    pdf: &'a Pdf,
+    cache: InterpreterCache<'a>,
+    /// Texts in place of glyphs in drawings.
+    texts: Vec<String>,
+}
+
+impl<'a> HiddenLayers<'a> {
+    fn new(pdf: &'a Pdf, texts: Vec<String>) -> HiddenLayers<'a> {
+        HiddenLayers { pdf, cache: InterpreterCache::new(), texts }
+    }
+
+    /// Characters on a page that are in layers which are off. `shown` is what the others have.
+    fn characters(&mut self, page: usize, shown: &PageText) -> usize {
+        let Some(page) = self.pdf.pages().get(page) else { return 0 };
+        let all = page::read(page, &self.cache, &mut self.texts, &mut Known::default());
+        (all.known + all.hidden).saturating_sub(shown.known + shown.hidden)
+    }
 }
 
 /// Whether the end of a file is missing: the mark at its end, or bytes that it says it has.

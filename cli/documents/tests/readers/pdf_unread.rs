@@ -334,3 +334,41 @@ fn text_behind_a_mistake_is_read() {
     assert_eq!(document.notes, [Note::DamagedPages { pages: 1 }]);
 }
 
+/// Viewers do not show layers that are off.
+#[test]
+fn layers_that_are_off_are_left_out_with_a_note() {
+    let layer = |name: &str, y: f64, text: &str| format!("/OC /{name} BDC {} EMC ", at(&[(50.0, y, text)]));
+    let content =
+        layer("On", 700.0, "shown") + &layer("Off", 600.0, "not shown") + &layer("Any", 500.0, "too");
+    let read = |properties: &'static str| {
+        let mut made = Made::new([content.as_str()]);
+        made.catalogue = properties;
+        made.more.extend(["<< /Type /OCG /Name (a) >>", "<< /Type /OCG /Name (b) >>"].map(str::to_owned));
+        made.more.push("<< /Type /OCMD /OCGs [20 0 R 21 0 R] /P /AnyOn >>".to_owned());
+        made.properties = "/On 20 0 R /Off 21 0 R /Any 22 0 R";
+        made.read()
+    };
+    let all = "shown\n\nnot shown\n\ntoo\n";
+    let hidden = vec![Note::HiddenCharacters { characters: 8 }];
+    for (properties, text, notes) in [
+        ("", all, Vec::new()),
+        ("/OCProperties << /OCGs [20 0 R 21 0 R] /D << /OFF [] >> >>", all, Vec::new()),
+        (
+            "/OCProperties << /OCGs [20 0 R 21 0 R] /D << /OFF [21 0 R] >> >>",
+            "shown\n\ntoo\n",
+            hidden.clone(),
+        ),
+        (
+            "/OCProperties << /OCGs [20 0 R 21 0 R] /D << /BaseState /OFF /ON [20 0 R] >> >>",
+            "shown\n\ntoo\n",
+            hidden,
+        ),
+    ] {
+        let document = read(properties).expect("a document");
+        assert_eq!((document.text.as_str(), document.notes), (text, notes), "{properties}");
+    }
+    // Nothing else is in the document.
+    let none = read("/OCProperties << /OCGs [20 0 R 21 0 R] /D << /OFF [20 0 R 21 0 R] >> >>");
+    let error = none.expect_err("nothing").to_string();
+    assert!(error.contains("16 hidden characters left out"), "{error}");
+}
