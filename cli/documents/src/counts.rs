@@ -47,6 +47,8 @@ pub(crate) struct Counts {
     pub(crate) repeated_rows: usize,
     /// Chapters that the book names and does not have, or that cannot be read.
     pub(crate) missing_chapters: Names,
+    /// Headings of the table of contents whose places the book does not have.
+    pub(crate) lost_headings: Names,
     /// Pages that are in the book, but not in its order of reading.
     pub(crate) unordered_chapters: usize,
     /// Files of an archive, or attachments, that are not read.
@@ -121,6 +123,10 @@ impl Counts {
                 self.missing_chapters.add(*count, names);
                 return true;
             }
+            Note::LostHeadings { count, names } => {
+                self.lost_headings.add(*count, names);
+                return true;
+            }
             Note::SkippedFiles { count, names } => {
                 self.skipped_files.add(*count, names);
                 return true;
@@ -161,6 +167,7 @@ impl Counts {
             count(self.no_results, |cells| Note::NoResults { cells }),
             count(self.repeated_rows, |rows| Note::RepeatedRows { rows }),
             self.missing_chapters.note(|count, names| Note::MissingChapters { count, names }),
+            self.lost_headings.note(|count, names| Note::LostHeadings { count, names }),
             count(self.unordered_chapters, |chapters| Note::UnorderedChapters { chapters }),
             self.skipped_files.note(|count, names| Note::SkippedFiles { count, names }),
         ]

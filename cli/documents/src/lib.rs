@@ -252,6 +252,13 @@ pub enum Note {
         /// The names of the first of them.
         names: Vec<String>,
     },
+    /// Headings that the table of contents of a book has and its text does not: their places are not there.
+    LostHeadings {
+        /// Their number.
+        count: usize,
+        /// The first of them.
+        names: Vec<String>,
+    },
     /// Pages of a book that are not in its order of reading.
     UnorderedChapters {
         /// Their number.
@@ -358,6 +365,13 @@ impl fmt::Display for Note {
                     list(names, *count)
                 )
             }
+            Note::LostHeadings { count, names } => write!(
+                f,
+                "{count} heading{} of the table of contents lead{} nowhere: {}",
+                s(*count),
+                if *count == 1 { "s" } else { "" },
+                list(names, *count)
+            ),
             Note::UnorderedChapters { chapters } => write!(
                 f,
                 "{chapters} page{} not in the book's order of reading, and left out",

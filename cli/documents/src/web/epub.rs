@@ -60,7 +60,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         html::write(&page.text, true, places, &mut writer, &mut counts, &mut linked);
         counts.unfilled_rows += writer.unfilled_rows();
         let places = writer.take_places();
-        append_sections(&mut text, &writer.finish(), &names, &places);
+        append_sections(&mut text, &writer.finish(), &names, &places, &mut counts);
         if text.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });
         }
@@ -82,8 +82,15 @@ struct Chapter {
     names: Names,
 }
 
-/// Appends the text of a file. At each of the places that the tables of contents name, a section begins.
-fn append_sections(text: &mut String, file: &str, names: &Names, places: &[(usize, usize)]) {
+/// Appends the text of a file. At each of the places that the tables of contents name, a section begins. Names of places that
+/// are not there are counted, unless the file has such a line.
+fn append_sections(
+    text: &mut String,
+    file: &str,
+    names: &Names,
+    places: &[(usize, usize)],
+    counts: &mut Counts,
+) {
     let found: HashSet<usize> = places.iter().map(|(_, number)| *number).collect();
     let is_missing = |number: &usize| !found.contains(number);
     // A name whose element is not there leads to the file, too, if the file begins with it or no name has its element.
@@ -97,6 +104,13 @@ fn append_sections(text: &mut String, file: &str, names: &Names, places: &[(usiz
             begins.or_else(|| missing.next().filter(|_| found.is_empty())).into_iter().collect()
         }
     };
+    let lost: Vec<&str> =
+        (0..names.len()).filter(is_missing).filter(|number| !names[*number].0.is_empty()).map(name).collect();
+    if !lost.is_empty() {
+        let lines: HashSet<String> = marks::without_headings(file).lines().map(words).collect();
+        let is_lost = |name: &&str| !own.contains(name) && !lines.contains(&words(name));
+        lost.into_iter().filter(is_lost).for_each(|name| counts.lost_headings.push(name));
+    }
     let mut start = 0;
     for (end, number) in places.iter().copied().chain([(file.len(), names.len())]) {
         let section = file.get(start..end).unwrap_or_default().trim_matches('\n');

@@ -6,7 +6,7 @@ use documents::Options;
 use outline::Outline;
 
 use crate::common;
-use crate::parts::{archive, archive_of_bytes, read};
+use crate::parts::{archive, archive_of_bytes, notes, read};
 
 /// `location: text` for each part, on one line.
 fn parts(text: &str, outline: &Outline) -> Vec<String> {
@@ -223,6 +223,42 @@ fn chapters_of_one_file_are_sections() {
     let page = format!("<p>a</p>{}", "<p id='x'>b</p>".repeat(100_000));
     let text = format!("X: # X {}", vec!["b"; 100_000].join(" "));
     check(&page, &points(&[("#x", "X")]), &[": a", &text]);
+}
+
+/// Names in the table of contents whose elements are not there.
+#[test]
+fn headings_that_lead_nowhere_are_named() {
+    let names = [
+        ("#a", "Start"),
+        ("#b", "Five"),
+        ("#c", "the  next"),
+        ("#d", "Six"),
+        ("#e", "Written"),
+        ("", "Book"),
+        ("#f", "Found"),
+    ];
+    let read = |names: &[(&str, &str)]| {
+        let points: String = names
+            .iter()
+            .map(|(id, name)| {
+                format!("<navPoint><navLabel><text>{name}</text></navLabel><content src='a.xhtml{id}'/></navPoint>")
+            })
+            .collect();
+        let package = "<package><item id='c' href='toc.ncx' media-type='application/x-dtbncx+xml'/>            <item id='a' href='a.xhtml' media-type='application/xhtml+xml'/><itemref idref='a'/></package>";
+        let page = "<p>Start</p><h2>The next</h2><p>Some.</p><p>Written</p><p id='f'>All.</p>";
+        let book = archive(&[
+            ("META-INF/container.xml", "<container><rootfile full-path='book.opf'/></container>"),
+            ("book.opf", package),
+            ("toc.ncx", &format!("<ncx><navMap>{points}</navMap></ncx>")),
+            ("a.xhtml", page),
+        ]);
+        notes(&crate::parts::read("book.epub", &book))
+    };
+    assert_eq!(read(&names), "2 headings of the table of contents lead nowhere: Five, Six");
+    assert_eq!(read(&names[..2]), "1 heading of the table of contents leads nowhere: Five");
+    assert_eq!(read(&[names[0], names[2], names[4], names[6]]), "");
+    let many: Vec<(&str, &str)> = (0..7).map(|_| "#x").zip(["A", "B", "C", "D", "E", "F", "G"]).collect();
+    assert_eq!(read(&many), "");
 }
 
 #[test]
