@@ -22,10 +22,10 @@ pub(crate) const PACKAGE: &str = "EncryptedPackage";
 /// Largest description, in bytes.
 const MAX_INFO: u64 = 1 << 20;
 /// How often the password may be hashed, by the specification.
-const MAX_SPINS: u32 = 10_000_000;
+pub(super) const MAX_SPINS: u32 = 10_000_000;
 /// How often standard encryption hashes it.
 const STANDARD_SPINS: u32 = 50_000;
-const BLOCK: usize = 16;
+pub(super) const BLOCK: usize = 16;
 /// Bytes that agile encryption encrypts together.
 const SEGMENT: usize = 4096;
 /// What keys are made for.
@@ -153,7 +153,7 @@ impl Hash {
 }
 
 /// Decrypts whole blocks, each for itself or, with the vector before the first, in a chain.
-fn aes(key: &[u8], vector: Option<&[u8]>, data: &[u8]) -> Result<Vec<u8>, Problem> {
+pub(super) fn aes(key: &[u8], vector: Option<&[u8]>, data: &[u8]) -> Result<Vec<u8>, Problem> {
     fn blocks<C: BlockCipherDecrypt<BlockSize = aes::cipher::consts::U16> + KeyInit>(
         key: &[u8],
         vector: Option<&[u8]>,

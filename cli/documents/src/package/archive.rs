@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
+use flate2::read::DeflateDecoder;
 use zip::ZipArchive;
 use zip::read::ZipReadOptions;
 use zip::result::ZipError;
@@ -92,6 +93,22 @@ impl<'a> Archive<'a> {
         let entry = self.zip.by_index_with_options(place, options).map_err(in_entry)?;
         let mut bytes = Vec::new();
         entry.take(self.left + 1).read_to_end(&mut bytes).map_err(|error| in_entry(error.into()))?;
+        self.count(bytes)
+    }
+
+    /// The text of packed bytes of an entry, which was encrypted.
+    ///
+    /// # Errors
+    /// It is damaged, or the archive unpacks to too much.
+    pub(crate) fn unpacked_text(&mut self, name: &str, packed: &[u8]) -> Result<String, Problem> {
+        let mut bytes = Vec::new();
+        let unpacked = DeflateDecoder::new(packed).take(self.left + 1).read_to_end(&mut bytes);
+        unpacked.map_err(|error| Problem::Damaged { what: format!("{name}: {error}") })?;
+        text(name, &self.count(bytes)?)
+    }
+
+    /// Counts bytes that are unpacked.
+    fn count(&mut self, bytes: Vec<u8>) -> Result<Vec<u8>, Problem> {
         match self.left.checked_sub(bytes.len() as u64) {
             Some(left) => self.left = left,
             None => return Err(Problem::Unpacked { limit: self.limit }),
@@ -104,8 +121,7 @@ impl<'a> Archive<'a> {
     /// # Errors
     /// As for [`Archive::bytes`], or it is not text.
     pub(crate) fn text(&mut self, name: &str) -> Result<String, Problem> {
-        let not_text = |_| Problem::Damaged { what: format!("{name} is not text") };
-        Ok(decode::text(&self.bytes(name)?).map_err(not_text)?.text)
+        text(name, &self.bytes(name)?)
     }
 
     /// The text of an entry; `None` if it is missing or damaged.
@@ -118,6 +134,15 @@ impl<'a> Archive<'a> {
             text => Ok(text.ok()),
         }
     }
+}
+
+/// The text of an entry with these bytes.
+///
+/// # Errors
+/// It is not text.
+pub(crate) fn text(name: &str, bytes: &[u8]) -> Result<String, Problem> {
+    let not_text = |_| Problem::Damaged { what: format!("{name} is not text") };
+    Ok(decode::text(bytes).map_err(not_text)?.text)
 }
 
 /// How many entries an archive says that it has; 0 where it needs more than 16 bits to say it.

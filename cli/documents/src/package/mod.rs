@@ -1,7 +1,7 @@
 //! Packages: archives of XML parts, which office documents and books are. Knows their names and their XML, and nothing
 //! of what they mean.
 
-mod archive;
+pub(crate) mod archive;
 mod moved;
 mod names;
 pub(crate) mod xml;

@@ -1036,6 +1036,7 @@ fn documents_with_a_password_are_read() {
     for (name, bytes, text) in [
         ("agile.docx", &include_bytes!("../fixtures/agile.docx")[..], "The pass key is 9078648.\n"),
         ("standard.docx", include_bytes!("../fixtures/standard.docx"), "The pass key is 9078648.\n"),
+        ("encrypted.odt", include_bytes!("../fixtures/encrypted.odt"), "The pass key is 9078648.\n"),
         ("a.pdf", include_bytes!("../fixtures/encrypted.pdf"), ""),
         ("a.zip", &zip, "==> a.txt <==\nThe pass key is 9078648.\n"),
     ] {
@@ -1063,6 +1064,56 @@ fn documents_with_a_password_are_read() {
     let old = old.into_inner().into_inner();
     let error = with_password("a.docx", &old, "secret").expect_err("not encrypted");
     assert!(error.to_string().contains("old kind"), "{error}");
+}
+
+/// OpenDocument that is encrypted otherwise than it is read.
+#[test]
+fn other_ways_to_encrypt_open_documents_are_errors() {
+    let entry = |name: &str, checksum: &str, cipher: &str, derivation: &str| {
+        format!(
+            "<manifest:file-entry manifest:full-path='{name}'><manifest:encryption-data manifest:checksum-type='{checksum}'>\
+             <manifest:algorithm manifest:algorithm-name='{cipher}' manifest:initialisation-vector='AAAAAAAAAAAAAAAAAAAAAA=='/>\
+             <manifest:start-key-generation manifest:start-key-generation-name='http://www.w3.org/2000/09/xmldsig#sha256'/>\
+             <manifest:key-derivation manifest:key-derivation-name='{derivation}' manifest:key-size='32' manifest:iteration-count='1'/>\
+             </manifest:encryption-data></manifest:file-entry>"
+        )
+    };
+    let (checksum, cipher) = (
+        "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0#sha256-1k",
+        "http://www.w3.org/2001/04/xmlenc#aes256-cbc",
+    );
+    let open = |entries: &str, content: &[(&str, &str)]| {
+        let manifest = format!("<manifest:manifest>{entries}</manifest:manifest>");
+        let mut parts = vec![("mimetype", "application/vnd.oasis.opendocument.text")];
+        parts.push(("META-INF/manifest.xml", &manifest));
+        parts.extend_from_slice(content);
+        let bytes = archive(&parts);
+        (
+            read_bytes("a.odt", &bytes, &Limits::default()).map(|document| document.text),
+            with_password("a.odt", &bytes, "secret"),
+        )
+    };
+    let content = [("content.xml", "no XML")];
+    for entry in [
+        entry("content.xml", "SHA1/1K", "Blowfish CFB", "PBKDF2"),
+        entry("content.xml", checksum, "http://www.w3.org/2009/xmlenc11#aes256-gcm", "PBKDF2"),
+        entry("content.xml", checksum, cipher, "argon2id"),
+        // The whole package is encrypted as one entry.
+        entry("encrypted-package", "", "http://www.w3.org/2009/xmlenc11#aes256-gcm", "argon2id"),
+        entry("content.xml", checksum, cipher, "PBKDF2").replace("count='1'", "count='4000000000'"),
+        entry("content.xml", checksum, cipher, "PBKDF2").replace("AAAAAAAA==", "=="),
+    ] {
+        let (without, with) = open(&entry, &content);
+        let problems = [without.expect_err("encrypted").problem, with.expect_err("encrypted")];
+        assert!(problems.iter().all(|problem| matches!(problem, Problem::UnknownEncryption)), "{problems:?}");
+    }
+    let (without, with) = open(&entry("content.xml", checksum, cipher, "PBKDF2"), &content);
+    assert!(matches!(without.expect_err("encrypted").problem, Problem::Encrypted));
+    assert!(matches!(with.expect_err("another password"), Problem::WrongPassword));
+    // An entry that is not encrypted beside another one.
+    let plain = "<office:document-content><office:body><office:text><text:p>a</text:p></office:text></office:body></office:document-content>";
+    let (_, with) = open(&entry("x.xml", checksum, cipher, "PBKDF2"), &[("content.xml", plain)]);
+    assert_eq!(with.expect("a document"), "a\n");
 }
 
 /// A mark that is not closed took all rows behind it into one cell.

@@ -2,12 +2,14 @@
 
 mod body;
 mod charts;
+mod encrypted;
 mod styles;
 
 use self::body::{Body, Object};
 use self::charts::Chart;
+use self::encrypted::Encrypted;
 use self::styles::Styles;
-use crate::package::Archive;
+use crate::package::{Archive, archive};
 use crate::plain::decode;
 use crate::web::html;
 use crate::{Converted, Options, Problem};
@@ -24,20 +26,17 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     if !bytes.starts_with(b"PK") {
         return flat(&decode::text(bytes)?.text, options);
     }
-    let mut archive = Archive::new(bytes)?;
-    if archive.text(MANIFEST).is_ok_and(|manifest| manifest.contains("encryption-data")) {
-        return Err(Problem::UnknownEncryption);
-    }
-    let content = archive.text(CONTENT)?;
+    let mut package = Package::open(bytes, options.password.as_deref())?;
+    let content = package.text(CONTENT)?;
     let mut styles = Styles::default();
-    let common = if archive.has(STYLES) { archive.text(STYLES)? } else { String::new() };
+    let common = if package.archive.has(STYLES) { package.text(STYLES)? } else { String::new() };
     styles.read(&common, STYLES)?;
     styles.read(&content, CONTENT)?;
     let mut body = Body::new(styles, options);
     // Formulas and charts are parts of their own.
     body.read(&content, |object| {
         let part = format!("{}/{CONTENT}", object.trim_start_matches("./").trim_end_matches('/'));
-        let text = archive.text(&part).ok()?;
+        let text = package.text(&part).ok()?;
         let is_formula = text.contains("<math") || text.contains("<math:math");
         match is_formula {
             true => Some(Object::Formula(html::to_text(&text, true, &mut |_, _| None).0)),
@@ -46,6 +45,32 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     })?;
     read_headers(&mut body, &common, options)?;
     finish(body, options)
+}
+
+/// A package, some or all entries of which may be encrypted.
+struct Package<'a> {
+    archive: Archive<'a>,
+    encrypted: Encrypted,
+}
+
+impl<'a> Package<'a> {
+    fn open(bytes: &'a [u8], password: Option<&str>) -> Result<Package<'a>, Problem> {
+        let mut archive = Archive::new(bytes)?;
+        let encrypted = match archive.text(MANIFEST) {
+            Ok(manifest) if manifest.contains("encryption-data") => Encrypted::of(&manifest, password)?,
+            _ => Encrypted::default(),
+        };
+        Ok(Package { archive, encrypted })
+    }
+
+    /// The text of an entry.
+    fn text(&mut self, name: &str) -> Result<String, Problem> {
+        let bytes = self.archive.bytes(name)?;
+        match self.encrypted.packed(name, &bytes)? {
+            Some(packed) => self.archive.unpacked_text(name, &packed),
+            None => archive::text(name, &bytes),
+        }
+    }
 }
 
 /// A document that is a single file of XML.

@@ -1,0 +1,132 @@
+//! Packages of OpenDocument with a password (OpenDocument 1.2, part 3, 4.8): each entry is packed and then encrypted with a
+//! key of its own. What is read is AES-256 in a chain, as LibreOffice and OpenOffice have written it since 2010.
+
+use std::collections::HashMap;
+
+use mail_parser::decoders::base64::base64_decode;
+use pbkdf2::pbkdf2_hmac;
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+use super::MANIFEST;
+use crate::Problem;
+use crate::office::encrypted::{BLOCK, MAX_SPINS, aes};
+use crate::package::xml::{self, Element, Piece};
+
+const CIPHER: &str = "http://www.w3.org/2001/04/xmlenc#aes256-cbc";
+const DERIVATION: &str = "PBKDF2";
+const KEY_BYTES: usize = 32;
+/// The checksum is that of so many bytes.
+const CHECKED: usize = 1024;
+/// Entries that are encrypted.
+const MAX_ENTRIES: usize = 100_000;
+
+/// How an entry is encrypted.
+#[derive(Debug, Default)]
+struct Method {
+    vector: Vec<u8>,
+    salt: Vec<u8>,
+    spins: u32,
+    checksum: Vec<u8>,
+    /// Whether the checksum, the cipher, the key and the hash of the password are made in the ways that are known.
+    known: [bool; 4],
+}
+
+/// The entries of a package that are encrypted.
+#[derive(Debug, Default)]
+pub(super) struct Encrypted {
+    entries: HashMap<String, Method>,
+    /// The hash of the password.
+    password: Option<[u8; KEY_BYTES]>,
+}
+
+impl Encrypted {
+    /// Those that a manifest names.
+    ///
+    /// # Errors
+    /// The manifest is damaged, or there are such entries and no password, or they are encrypted in another way.
+    pub(super) fn of(manifest: &str, password: Option<&str>) -> Result<Encrypted, Problem> {
+        let (mut entries, mut name, mut method) = (HashMap::new(), String::new(), None::<Method>);
+        xml::read(MANIFEST, manifest, |piece| {
+            match piece {
+                Piece::Start(element) => match (element.name.as_str(), &mut method) {
+                    ("file-entry", _) => {
+                        (name, method) = (element.attribute("full-path").unwrap_or_default(), None);
+                    }
+                    ("encryption-data", _) => {
+                        method = Some(Method::default());
+                        method.iter_mut().for_each(|method| method.set(&element));
+                    }
+                    (_, Some(method)) => method.set(&element),
+                    _ => {}
+                },
+                Piece::End(end) if end == "file-entry" => {
+                    let method = method.take().filter(|_| entries.len() < MAX_ENTRIES);
+                    entries.extend(method.map(|method| (std::mem::take(&mut name), method)));
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if !entries.values().all(Method::is_known) {
+            return Err(Problem::UnknownEncryption);
+        }
+        if !entries.is_empty() && password.is_none() {
+            return Err(Problem::Encrypted);
+        }
+        let password = password.map(|password| Sha256::digest(password.as_bytes()).into());
+        Ok(Encrypted { entries, password })
+    }
+
+    /// The packed bytes of an entry that is encrypted; `None` for others.
+    ///
+    /// # Errors
+    /// The password is wrong.
+    pub(super) fn packed(&self, name: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>, Problem> {
+        let Some((method, password)) = self.entries.get(name).zip(self.password.as_ref()) else {
+            return Ok(None);
+        };
+        let mut key = [0; KEY_BYTES];
+        pbkdf2_hmac::<Sha1>(password, &method.salt, method.spins, &mut key);
+        let mut packed = aes(&key, Some(&method.vector), bytes)?;
+        // The last byte says how many fill the last block.
+        let filling = packed.last().copied().map_or(0, usize::from);
+        packed.truncate(packed.len().saturating_sub(filling));
+        match Sha256::digest(&packed[..packed.len().min(CHECKED)])[..] == method.checksum {
+            true => Ok(Some(packed)),
+            false => Err(Problem::WrongPassword),
+        }
+    }
+}
+
+impl Method {
+    fn is_known(&self) -> bool {
+        self.known == [true; 4] && self.vector.len() == BLOCK && (1..=MAX_SPINS).contains(&self.spins)
+    }
+
+    /// Takes a part of the description.
+    fn set(&mut self, element: &Element) {
+        let text = |name: &str| element.attribute(name).unwrap_or_default();
+        let bytes = |name: &str| base64_decode(text(name).as_bytes()).unwrap_or_default();
+        match element.name.as_str() {
+            "encryption-data" => {
+                self.checksum = bytes("checksum");
+                self.known[0] = text("checksum-type").to_ascii_lowercase().ends_with("#sha256-1k");
+            }
+            "algorithm" => {
+                self.vector = bytes("initialisation-vector");
+                self.known[1] = text("algorithm-name") == CIPHER;
+            }
+            "key-derivation" => {
+                self.salt = bytes("salt");
+                self.spins = text("iteration-count").parse().unwrap_or(0);
+                self.known[2] = text("key-derivation-name") == DERIVATION
+                    && element.attribute("key-size").is_some_and(|size| size == KEY_BYTES.to_string());
+            }
+            "start-key-generation" => {
+                self.known[3] = text("start-key-generation-name").to_ascii_lowercase().ends_with("#sha256");
+            }
+            _ => {}
+        }
+    }
+}
