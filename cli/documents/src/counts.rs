@@ -39,6 +39,8 @@ pub(crate) struct Counts {
     pub(crate) hidden_parts: usize,
     /// Places whose number the document makes in a way that is not known.
     pub(crate) unknown_numbers: usize,
+    /// Places whose number is in digits, because its numerals are not known.
+    pub(crate) unknown_numerals: usize,
     /// Places that a style sheet may hide, which is not known.
     pub(crate) unread_styles: usize,
     /// Formulas of cells without a result.
@@ -115,6 +117,7 @@ impl Counts {
             Note::UnknownGlyphs { glyphs } => (&mut self.unknown_characters, *glyphs),
             Note::LostColumns { rows } => (&mut self.unfilled_rows, *rows),
             Note::UnknownNumbers { places } => (&mut self.unknown_numbers, *places),
+            Note::UnknownNumerals { places } => (&mut self.unknown_numerals, *places),
             Note::UnreadStyles { places } => (&mut self.unread_styles, *places),
             Note::NoResults { cells } => (&mut self.no_results, *cells),
             Note::RepeatedRows { rows } => (&mut self.repeated_rows, *rows),
@@ -163,6 +166,7 @@ impl Counts {
             count(self.unknown_characters, |glyphs| Note::UnknownGlyphs { glyphs }),
             count(self.unfilled_rows, |rows| Note::LostColumns { rows }),
             count(self.unknown_numbers, |places| Note::UnknownNumbers { places }),
+            count(self.unknown_numerals, |places| Note::UnknownNumerals { places }),
             count(self.unread_styles, |places| Note::UnreadStyles { places }),
             count(self.no_results, |cells| Note::NoResults { cells }),
             count(self.repeated_rows, |rows| Note::RepeatedRows { rows }),

@@ -281,9 +281,14 @@ pub enum Note {
         /// The number of places.
         places: usize,
     },
-    /// Numbers of headings, clauses and items that the document makes in a way that is not known.
+    /// Numbers of headings, clauses and items that the document makes in a way that is not known. They are not in the text.
     UnknownNumbers {
         /// The number of places, or of rules where the places are not known.
+        places: usize,
+    },
+    /// Numbers of headings, clauses and items that are in digits, because the numerals of the document are not known.
+    UnknownNumerals {
+        /// The number of places.
         places: usize,
     },
     /// Text of a page that a rule of style may hide: for which elements it is, is not known. The text was read.
@@ -391,6 +396,11 @@ impl fmt::Display for Note {
             Note::UnknownNumbers { places } => write!(
                 f,
                 "numbers of headings, clauses or items could not be read in {places} place{}",
+                s(*places)
+            ),
+            Note::UnknownNumerals { places } => write!(
+                f,
+                "numbers of headings, clauses or items are in digits in {places} place{}; the document has other numerals",
                 s(*places)
             ),
             Note::UnreadStyles { places } => write!(

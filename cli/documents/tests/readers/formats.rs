@@ -572,7 +572,7 @@ fn numbers_of_open_documents_have_the_letters_of_their_example() {
         "a.odt",
         &list("?, !, ..."),
         "1. x\n2. x\n",
-        "numbers of headings, clauses or items could not be read in 2 places",
+        "numbers of headings, clauses or items are in digits in 2 places; the document has other numerals",
     );
 }
 

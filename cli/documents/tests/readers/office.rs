@@ -161,7 +161,9 @@ fn formats_of_numbers_that_are_not_known_are_counted() {
     let body: String = [0, 1, 2].map(|level| item(1, level, "x")).concat();
     let document = docx(&body, &[(NUMBERING, &lists)]);
     assert_eq!(document.text, "1. x\n  1.1 x\n    (하나) x\n");
-    assert_eq!(notes(&document), "numbers of headings, clauses or items could not be read in 2 places");
+    let note =
+        "numbers of headings, clauses or items are in digits in 2 places; the document has other numerals";
+    assert_eq!(notes(&document), note);
 }
 
 /// A row that is hidden may begin a cell of several rows, or be within it.

@@ -286,7 +286,7 @@ impl Body {
     pub(super) fn finish(mut self) -> (String, Counts) {
         self.end_tables();
         self.counts.unfilled_rows += self.writer.unfilled_rows();
-        self.counts.unknown_numbers += self.numbering.unknown;
+        self.counts.unknown_numerals += self.numbering.unknown;
         let mut text = self.writer.finish();
         self.notes.sort_by_key(|(order, _)| *order);
         for (_, note) in self.notes.iter().filter(|(_, note)| !note.trim().is_empty()) {

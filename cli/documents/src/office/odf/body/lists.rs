@@ -70,7 +70,7 @@ impl Body<'_> {
         numbers[level + 1..].fill(None);
         let mark = style.mark(level, numbers);
         let numbers = *numbers;
-        self.counts.unknown_numbers += usize::from(style.is_unknown(level));
+        self.counts.unknown_numerals += usize::from(style.is_unknown(level));
         if let Some(id) = id {
             self.numbers.insert(format!("#{id}"), numbers);
         }
@@ -87,7 +87,7 @@ impl Body<'_> {
             (Some(None), _) | (None, None) => style.start(at),
         });
         self.headings[at + 1..].fill(None);
-        self.counts.unknown_numbers += usize::from(style.is_unknown(at));
+        self.counts.unknown_numerals += usize::from(style.is_unknown(at));
         style.mark(at, &self.headings)
     }
 
