@@ -5,6 +5,7 @@
 //! says into sentences with flags. Arguments are checked before anything long begins. An error names what was wrong, where,
 //! and what to do. A conversation is on the disk before the program ends, unless it is private.
 
+#![forbid(unsafe_code)]
 // For objects of JSON with as many keys as those of `bench`.
 #![recursion_limit = "256"]
 

@@ -16,7 +16,7 @@
 //! - [`saved`]: conversations and documents on the disk; [`files`]: how files are written;
 //! - [`sources`]: where an answer comes from; [`text`] and [`outline`]: texts, and where their parts begin;
 //! - [`tools`]: functions that a model calls; [`gguf`]: what a model file says; [`store`]: what is kept;
-//! - [`progress`] and [`mod@error`]: what callers are told.
+//! - `rpc`, a feature: devices of other machines; [`progress`] and [`mod@error`]: what callers are told.
 //!
 //! docs/library.md has a longer example, ARCHITECTURE.md the inside.
 //!
@@ -26,6 +26,7 @@
 //! ```
 //! use longhand::{Chat, ChatOptions, Model, ModelSource, Setup, SetupOptions};
 //!
+//! // A model file: ModelSource::File("model.gguf".into())
 //! let model = Model::open(ModelSource::Embedded)?;
 //! let session = Setup::resolve(&model, &SetupOptions::default(), 0, &mut ())?.start(&mut ())?;
 //! let mut chat = Chat::new(session, ChatOptions::default())?;
@@ -33,6 +34,8 @@
 //! assert_eq!(answer.text.trim(), "Mary's favorite number is 34251.");
 //! # Ok::<(), longhand::EngineError>(())
 //! ```
+
+#![forbid(unsafe_code)]
 
 mod chat;
 mod compute;

@@ -1,5 +1,5 @@
 //! Shared by the integration tests and the golden runner: paths of test data and the devices under test,
-//! models, sessions and policies. Also the golden cases, and arrays in NumPy's format.
+//! models, sessions and policies. Also the golden cases, and arrays in NumPy's format. No other crate may use it.
 
 mod case_files;
 pub mod fixtures;

@@ -15,6 +15,8 @@
 //! # Ok::<(), documents::DocumentError>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod color;
 mod convert;
 mod counts;

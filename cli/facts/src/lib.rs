@@ -1,10 +1,12 @@
-//! Generated documents with facts at known depths, for `demo` and `recall`.
+//! Generated documents with facts at known depths, for `demo` and `recall`. Knows no files and no engine.
 //!
 //! The task is that of figure 2 of the RazorAttention paper: "Mary's favorite number is 34251." stands
 //! somewhere in a long text, and the question is "What is Mary's favorite number?". Kinds of facts, names and
 //! words are those that the embedded model was trained on (`models/needle/facts.py`). Every tenth name was
 //! held out of its training facts and is not used here either. The same options and the same token counter
 //! give the same document.
+
+#![forbid(unsafe_code)]
 
 #[rustfmt::skip] // one word a line is too long
 mod words;

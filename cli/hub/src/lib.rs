@@ -9,6 +9,8 @@
 //!
 //! Without the feature `download` the cache is only read.
 
+#![forbid(unsafe_code)]
+
 #[cfg(feature = "download")]
 mod agent;
 #[cfg(feature = "download")]

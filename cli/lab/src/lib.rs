@@ -8,6 +8,8 @@
 //! The program parses the flags of models, opens these, and lends its console and its Ctrl-C ([`Lab`]). What is asked, and how
 //! answers are scored, is in the crate `tasks`, which knows no models; pictures are in `charts`, which knows neither.
 
+#![forbid(unsafe_code)]
+
 mod charts;
 pub mod eval;
 mod examine;

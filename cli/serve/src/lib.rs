@@ -10,6 +10,8 @@
 //! Work for the model has a thread for each conversation that is answered. One of them computes at a time: a piece of its text, or one
 //! pass for what all answers need next (`longhand::generation::Batch`). Connections share one other thread, which never waits for the model.
 
+#![forbid(unsafe_code)]
+
 use std::hash::{BuildHasher as _, RandomState};
 
 mod api;

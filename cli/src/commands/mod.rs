@@ -30,7 +30,7 @@ use crate::args::session::policy_or_auto;
 use crate::args::{examples, habits, usage, version};
 use crate::config::Settings;
 use crate::failure::{self, Failure};
-use crate::session::{crash_save, plain};
+use crate::session::{bare_arguments, crash_save};
 
 /// The end of `longhand --help`.
 const EXIT_CODES: &str = "\
@@ -141,7 +141,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         return print_start();
     }
     let model_folders = || load_settings().unwrap_or_default().model_folders();
-    let arguments = plain::with_command(habits::llama::translate(arguments), &clap_command(), model_folders);
+    let arguments =
+        bare_arguments::with_command(habits::llama::translate(arguments), &clap_command(), model_folders);
     let (cli, settings) = match parse(&arguments) {
         Ok(parsed) => parsed,
         Err(code) => return code,

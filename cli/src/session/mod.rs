@@ -2,11 +2,11 @@
 //! conversations, saved prompts, sampling, and one question with its answer. Also where answers come from, what of them
 //! stands in no document, and what is saved after a crash.
 
+pub mod bare_arguments;
 pub mod checked;
 pub mod crash_save;
 pub mod documents;
 pub mod kept;
-pub mod plain;
 pub mod prompts;
 pub mod sampling;
 pub mod sources;

@@ -8,6 +8,8 @@
 //! The crate knows the library, whose progress and notices it shows, and the names of flags, which notes and hints mention.
 //! It runs no command, and knows no setting and no file of the program.
 
+#![forbid(unsafe_code)]
+
 pub mod answer;
 pub mod console;
 pub mod failure;

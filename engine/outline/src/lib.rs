@@ -13,6 +13,8 @@
 //! assert_eq!(location.to_string(), "lease.docx, Deposit");
 //! ```
 
+#![forbid(unsafe_code)]
+
 use std::fmt;
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 //! A device that the host stands in for, for tests without a GPU: the device kernels of `kernels/cuda`, compiled for the host.
-//! emulator.h says what a test on it proves, and what it does not.
+//! Only tests may use it. emulator.h says what a test on it proves, and what it does not.
 
 use std::ffi::{c_int, c_void};
 

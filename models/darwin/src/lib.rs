@@ -1,5 +1,6 @@
 //! What this program needs of macOS and the standard library does not have, as safe functions: memory of the machine and of this
 //! process. On other systems the crate is empty.
+//! It calls the system and nothing else.
 #![cfg(target_os = "macos")]
 
 use std::mem;

@@ -1,5 +1,5 @@
 //! What this program needs of Windows and the standard library does not have, as safe functions. On other systems the crate
-//! is empty.
+//! is empty. It calls the system and nothing else.
 #![cfg(windows)]
 
 mod console;

@@ -21,6 +21,8 @@
 //!
 //! The same options, data and token counter give the same samples on every machine.
 
+#![forbid(unsafe_code)]
+
 use std::ops::Range;
 
 pub mod alike;

@@ -37,7 +37,7 @@ use crate::session::documents::Documents;
 use crate::session::sampling::args::SamplingArgs;
 use crate::session::sampling::{Exact, Sampling};
 use crate::session::sources::AnswerSources;
-use crate::session::{plain, prompts, turn};
+use crate::session::{bare_arguments, prompts, turn};
 
 /// The exit code of --json where an answer is incomplete.
 const CUT_OFF: u8 = 4;
@@ -123,11 +123,16 @@ impl AskArgs {
         let mut questions =
             self.prompts.iter().cloned().map(Ok).chain(saved).collect::<Result<Vec<_>, _>>()?;
         let has_question = !questions.is_empty();
-        let plain =
-            plain::of_ask(app, &std::mem::take(&mut self.arguments), &self.model, has_question, self.each)?;
-        self.model.add(plain.models);
-        self.files.extend(plain.documents);
-        questions.extend(plain.questions);
+        let bare = bare_arguments::of_ask(
+            app,
+            &std::mem::take(&mut self.arguments),
+            &self.model,
+            has_question,
+            self.each,
+        )?;
+        self.model.add(bare.models);
+        self.files.extend(bare.documents);
+        questions.extend(bare.questions);
         let problem = match &questions[..] {
             [] => "there is no question",
             _ if questions.iter().any(|question| question.trim().is_empty()) => "a question is empty",
@@ -153,7 +158,7 @@ pub fn run(app: &App, mut args: AskArgs) -> Result<()> {
             "note: -no-cnv and -st are not used: `ask` answers and ends, with the model's chat template",
         );
     }
-    plain::note_unread_files(app, &questions, &args.files);
+    bare_arguments::note_unread_files(app, &questions, &args.files);
     if !args.files.is_empty()
         && !args.files.iter().any(|path| path.as_os_str() == "-")
         && stdin::holds_unread()

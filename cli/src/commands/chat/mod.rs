@@ -40,7 +40,7 @@ use crate::args::sources::SourcesArgs;
 use crate::failure::{self, Failure};
 use crate::models::args::ModelArgs;
 use crate::session::sampling::args::SamplingArgs;
-use crate::session::{crash_save, plain, prompts, turn};
+use crate::session::{bare_arguments, crash_save, prompts, turn};
 
 /// Chat with a model, about documents if any are given.
 #[derive(Debug, Args)]
@@ -93,9 +93,9 @@ pub struct ChatArgs {
 impl ChatArgs {
     /// Moves the arguments without a flag to where flags would have put them. Returns the first questions.
     fn sort(&mut self) -> Result<Vec<Message>, Failure> {
-        let plain = plain::of_chat(&std::mem::take(&mut self.arguments), &self.model)?;
-        self.model.add(plain.models);
-        self.files.extend(plain.documents);
+        let bare = bare_arguments::of_chat(&std::mem::take(&mut self.arguments), &self.model)?;
+        self.model.add(bare.models);
+        self.files.extend(bare.documents);
         let typed = self.prompts.iter().map(|question| Ok(Message::Question(question.clone())));
         // Nothing in a saved text is a path: nobody has typed it.
         let saved = self.prompt_names.iter().map(|name| prompts::load(name).map(Message::Exact));

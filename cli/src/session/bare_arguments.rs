@@ -25,7 +25,7 @@ const MAX_NAMES: usize = 1000;
 
 /// What the arguments are.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Plain {
+pub struct BareArguments {
     /// Models, by path or name. `ask` accepts one.
     pub models: Vec<PathBuf>,
     /// Files, folders, patterns, and `-` for stdin.
@@ -38,14 +38,14 @@ pub struct Plain {
 ///
 /// # Errors
 /// A question, a web address, or a path that does not exist.
-pub fn of_chat(arguments: &[OsString], model: &ModelArgs) -> Result<Plain, Failure> {
-    let mut plain = Plain::default();
+pub fn of_chat(arguments: &[OsString], model: &ModelArgs) -> Result<BareArguments, Failure> {
+    let mut bare = BareArguments::default();
     for argument in arguments {
         match kind(argument, model)? {
-            Kind::Model => plain.models.push(argument.into()),
-            Kind::Document => plain.documents.push(argument.into()),
+            Kind::Model => bare.models.push(argument.into()),
+            Kind::Document => bare.documents.push(argument.into()),
             Kind::MissingPath => return Err(missing(argument)),
-            Kind::Name => plain.models.push(argument.into()),
+            Kind::Name => bare.models.push(argument.into()),
             Kind::Question if names_document(&argument.to_string_lossy()) => return Err(missing(argument)),
             Kind::Question => {
                 let words: Vec<String> =
@@ -61,7 +61,7 @@ pub fn of_chat(arguments: &[OsString], model: &ModelArgs) -> Result<Plain, Failu
             }
         }
     }
-    Ok(plain)
+    Ok(bare)
 }
 
 /// The arguments of `ask`: a model, documents, questions. `has_question`: a flag has one too. `each`: a document that does
@@ -75,41 +75,41 @@ pub fn of_ask(
     model: &ModelArgs,
     has_question: bool,
     each: bool,
-) -> Result<Plain, Failure> {
-    let mut plain = Plain::default();
+) -> Result<BareArguments, Failure> {
+    let mut bare = BareArguments::default();
     for (number, argument) in arguments.iter().enumerate() {
-        let is_model_given = model.is_named() || !plain.models.is_empty();
+        let is_model_given = model.is_named() || !bare.models.is_empty();
         let is_last = number + 1 == arguments.len();
         let text = argument.to_str();
         match kind(argument, model)? {
             Kind::Model => {
-                if is_model_given || !plain.questions.is_empty() {
+                if is_model_given || !bare.questions.is_empty() {
                     return Err(model_in_wrong_place(argument, is_model_given));
                 }
-                plain.models.push(argument.into());
+                bare.models.push(argument.into());
             }
             Kind::Document => {
                 note_bare_word(app, argument);
-                plain.documents.push(argument.into());
+                bare.documents.push(argument.into());
             }
-            Kind::MissingPath if each => plain.documents.push(argument.into()),
+            Kind::MissingPath if each => bare.documents.push(argument.into()),
             Kind::MissingPath => return Err(missing(argument)),
-            Kind::Name if !is_last || (has_question && !is_model_given && plain.questions.is_empty()) => {
+            Kind::Name if !is_last || (has_question && !is_model_given && bare.questions.is_empty()) => {
                 let rest: Vec<&str> = arguments[number..].iter().filter_map(|word| word.to_str()).collect();
                 let is_torn = rest.iter().all(|word| is_word(word));
-                if is_torn && (rest.len() > 2 || is_model_given || !plain.questions.is_empty()) {
-                    let words: Vec<&str> = plain.questions.iter().map(String::as_str).chain(rest).collect();
+                if is_torn && (rest.len() > 2 || is_model_given || !bare.questions.is_empty()) {
+                    let words: Vec<&str> = bare.questions.iter().map(String::as_str).chain(rest).collect();
                     return Err(several_arguments(&words));
                 }
-                if is_model_given || !plain.questions.is_empty() {
+                if is_model_given || !bare.questions.is_empty() {
                     return Err(missing(argument));
                 }
                 note_part_of_name(app, argument, model)?;
-                plain.models.push(argument.into());
+                bare.models.push(argument.into());
             }
             // A word that is all of the question. The name of a model is a mistake.
             Kind::Name if !is_model_given && is_last && text.is_some_and(|text| model.is_name(text)) => {
-                plain.models.push(argument.into());
+                bare.models.push(argument.into());
             }
             Kind::Name | Kind::Question => {
                 let question = text.ok_or_else(|| {
@@ -118,14 +118,14 @@ pub fn of_ask(
                         "check the path, or the terminal's encoding",
                     )
                 })?;
-                if !is_last && names_document(question) && !mentions(question, &plain.documents) {
+                if !is_last && names_document(question) && !mentions(question, &bare.documents) {
                     return Err(missing(argument));
                 }
-                plain.questions.push(question.to_owned());
+                bare.questions.push(question.to_owned());
             }
         }
     }
-    Ok(plain)
+    Ok(bare)
 }
 
 /// Notes for each file that a question names and that exists, but was not given. It may be in a folder that was.
