@@ -75,25 +75,26 @@ impl EngineOptions {
         }
     }
 
-    /// A model of `layers` layers placed so.
+    /// A model placed so.
     ///
     /// # Errors
     /// Where a device is there twice, there are too many, or those behind the first are to have more layers than there
     /// are.
-    fn placement(&self, layers: usize) -> Result<Placement, EngineError> {
+    fn placement(&self, spec: &ModelSpec) -> Result<Placement, EngineError> {
         check_devices(self.devices.iter().map(|device| device.kind))?;
         let counts: Vec<usize> = self.devices.iter().map(|device| device.layers).collect();
         let behind_first = counts.iter().skip(1);
         let asked = behind_first.clone().fold(0usize, |sum, count| sum.saturating_add(*count));
-        if asked > layers {
+        if asked > spec.n_layers {
             let list: Vec<String> = behind_first.map(usize::to_string).collect();
             return Err(EngineError::Setting {
                 what: format!("{} layers on the devices behind the first", list.join(" + ")),
-                reason: format!("the model has {layers}"),
+                reason: format!("the model has {}", spec.n_layers),
                 hint: Hint::advice("give the devices fewer layers"),
             });
         }
-        let placement = Placement::over(layers, &counts).with_host_experts(self.host_experts);
+        let placement = Placement::with_joint_layers(spec.n_layers, spec.joint_layers(), &counts)
+            .with_host_experts(self.host_experts);
         Ok(if self.host_residual { placement.with_host_residual() } else { placement })
     }
 }
@@ -186,7 +187,7 @@ impl Engine {
         let (file, spec) = (model.gguf(), model.spec());
         check_heads(spec, file.path())?;
         check_device_model(spec, file.path(), options.devices.iter().map(|device| device.kind))?;
-        let placement = options.placement(spec.n_layers)?;
+        let placement = options.placement(spec)?;
         let interrupt = &options.interrupt;
         // Known from now on, so that a session can be saved even if the file is lost later.
         let fingerprint = model.identify(options.threads(), interrupt, progress)?.to_owned();
@@ -394,13 +395,10 @@ pub(crate) fn check_device_model(
     if devices.peek().is_none() {
         return Ok(());
     }
-    // Their tables are on the host, and a layer's rows have to be in the place of all layers that attend to them.
-    let not_on_device = [
-        ("embeddings of each layer", spec.per_layer_width.is_some()),
-        ("layers that attend to the rows of others", spec.kv_sharing.is_some()),
-    ];
-    if let Some((what, _)) = not_on_device.into_iter().find(|(_, has)| *has) {
-        return Err(unfit(path, what.into(), "they are computed on the CPU only".into(), Hint::UseCpu));
+    // The host computes experts, or embeddings of layers, before the device does.
+    if spec.per_layer_width.is_some() && spec.experts.is_some() {
+        let what = "embeddings of each layer beside experts".into();
+        return Err(unfit(path, what, "they are computed on the CPU only".into(), Hint::UseCpu));
     }
     let has_cuda = devices.any(|kind| matches!(kind, DeviceKind::Cuda(_)));
     let channels = spec.recurrent.as_ref().map_or(0, RecurrentLayers::channels);

@@ -5,7 +5,9 @@ use ggml::{InterruptFlag, ReadyGraph, Tensor};
 
 use crate::EngineError;
 use crate::compute::finite;
-use crate::compute::forward::{BuiltGraph, BuiltPass, INTERMEDIATES, Inputs, NextTokens, RESULT_NORM};
+use crate::compute::forward::{
+    BuiltGraph, BuiltPass, INTERMEDIATES, Inputs, NextTokens, RESULT_NORM, Transfer,
+};
 use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
@@ -16,6 +18,8 @@ pub(crate) struct Pass {
     stages: Vec<Stage>,
     /// The inputs of each graph.
     inputs: Vec<Inputs>,
+    /// What is copied after the first stage.
+    transfers: Vec<Transfer>,
     /// What the last stage gives.
     result: Option<Tensor>,
     /// The output matrix's input, where there are logits.
@@ -28,8 +32,8 @@ pub(crate) struct Pass {
 struct Stage {
     place: Place,
     graph: ReadyGraph,
-    /// What the stage before it gives is written here.
-    input: Tensor,
+    /// What the stage before it gives is written here. None in a graph that reads only transfers of it.
+    input: Option<Tensor>,
     /// What it gives.
     output: Tensor,
 }
@@ -40,7 +44,7 @@ type RunStage = fn(&Backends, Place, &ReadyGraph, Option<&InterruptFlag>) -> Res
 impl Pass {
     /// A pass through graphs that the model's `Forward` built.
     pub(crate) fn new(pass: BuiltPass, workspace: &mut Workspace) -> Result<Pass, EngineError> {
-        let BuiltPass { graphs, turns } = pass;
+        let BuiltPass { graphs, turns, transfers } = pass;
         let (mut of_places, mut inputs, mut probes) = (Vec::new(), Vec::new(), Vec::new());
         for (place, built) in graphs {
             let graph = workspace.prepare(place, built.graph()?)?;
@@ -49,7 +53,10 @@ impl Pass {
             let given = [of_graph.residual.clone()].into_iter().chain(exchanges.clone());
             let gives = exchanges.into_iter().chain([result]);
             let stages = graph.into_stages().into_iter().zip(given.zip(gives));
-            let stages = stages.map(move |(graph, (input, output))| Stage { place, graph, input, output });
+            let stages = stages.map(move |(graph, (input, output))| {
+                let input = Some(input).filter(Tensor::is_allocated);
+                Stage { place, graph, input, output }
+            });
             of_places.push((place, stages));
             inputs.push(of_graph);
         }
@@ -61,7 +68,7 @@ impl Pass {
         let last = stages.last();
         let result = last.map(|stage| stage.output.clone());
         let result_norm = last.and_then(|stage| stage.graph.find(RESULT_NORM));
-        Ok(Pass { stages, inputs, result, result_norm, probes })
+        Ok(Pass { stages, inputs, transfers, result, result_norm, probes })
     }
 
     /// Computes the pass for the next tokens of its texts: to its end, or until `interrupt` is set.
@@ -98,9 +105,15 @@ impl Pass {
         run_last: RunStage,
     ) -> Result<(), EngineError> {
         self.inputs.iter().try_for_each(|inputs| inputs.fill(texts))?;
+        let mut transfers = self.transfers.iter();
         for (stage, next) in self.stages.iter().zip(self.stages.iter().skip(1)) {
             backends.compute(stage.place, &stage.graph, interrupt)?;
-            next.input.copy_from(0, &stage.output, 0, stage.output.bytes())?;
+            for Transfer { from, to } in transfers.by_ref() {
+                to.copy_from(0, from, 0, from.bytes())?;
+            }
+            if let Some(input) = &next.input {
+                input.copy_from(0, &stage.output, 0, stage.output.bytes())?;
+            }
         }
         if let Some(last) = self.stages.last() {
             run_last(backends, last.place, &last.graph, interrupt)?;

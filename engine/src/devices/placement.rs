@@ -1,7 +1,8 @@
 //! Placement: which layers are on the host and which on devices. A layer's keys and values, its weights and its
 //! computation are in one place, but for its experts. Those of the first layers may be on the host although the rest of
 //! the layer is on a device: experts are most of a model's bytes, and each token reads few of them. Only activations
-//! go from one place to another. Embeddings are always looked up on the host. The residual stream of a text that is
+//! go from one place to another. Embeddings are always looked up on the host, also those that layers have of their own.
+//! Layers that attend to the rows of others are where these are. The residual stream of a text that is
 //! read layer by layer is where the layer is, or all of it on the host.
 
 use std::ops::Range;
@@ -67,6 +68,22 @@ impl Placement {
             firsts[device] = first;
         }
         Placement { layers, devices: counts.len(), firsts, host_experts: first, host_residual: false }
+    }
+
+    /// The same, but the last `joint` layers are all in one place: on the last device that has any layers, which takes them from
+    /// those before it.
+    pub fn with_joint_layers(layers: usize, joint: usize, counts: &[usize]) -> Placement {
+        let mut counts = counts[..counts.len().min(MAX_DEVICES)].to_vec();
+        let mut of_devices = counts.iter_mut().rev().skip_while(|count| **count == 0);
+        if let Some(last) = of_devices.next() {
+            let mut missing = joint.saturating_sub(*last);
+            *last += missing;
+            for count in of_devices {
+                let taken = missing.min(*count);
+                (*count, missing) = (*count - taken, missing - taken);
+            }
+        }
+        Placement::over(layers, &counts)
     }
 
     /// The same, but the experts of the first `layers` layers are on the host, and what chooses them.
@@ -260,6 +277,19 @@ mod tests {
         assert_eq!(experts(Placement::new(4, 4).with_host_experts(9)), (4, 4));
         assert_eq!(experts(Placement::new(4, 0).with_host_experts(2)), (0, 4));
     }
+
+    #[test]
+    fn joint_layers_are_in_one_place() {
+        let counts = |counts: &[usize]| Placement::with_joint_layers(10, 4, counts).counts();
+        assert_eq!(counts(&[0, 0]), [0, 0]);
+        assert_eq!(counts(&[1]), [4]);
+        assert_eq!(counts(&[7, 0]), [7, 0]);
+        assert_eq!([counts(&[3, 3]), counts(&[1, 1]), counts(&[2, 5])], [[2, 4], [0, 4], [2, 5]]);
+        assert_eq!(counts(&[2, 1, 1]), [0, 0, 4]);
+        assert_eq!(counts(&[usize::MAX, 1]), [6, 4]);
+        assert_eq!(Placement::with_joint_layers(10, 0, &[3, 3]), Placement::over(10, &[3, 3]));
+    }
+
     #[test]
     fn devices_have_layers_in_their_order() {
         let places = |counts: &[usize]| {

@@ -73,6 +73,8 @@ pub struct Target {
     /// Bytes of main memory that are free for the host's part of a plan for GPUs; `None` where they are unknown, or the
     /// GPUs are not those of this machine.
     pub host_limit: Option<usize>,
+    /// How many of the last layers have to be in one place ([`ModelSpec::joint_layers`]).
+    joint_layers: usize,
     /// How the layers on devices are shared, if that was asked for: see [`SetupOptions::gpu_shares`].
     shares: Vec<f64>,
 }
@@ -190,6 +192,7 @@ impl Target {
             host_experts: spec.experts.as_ref().map_or(HostExperts::Count(0), |_| options.host_experts),
             main_memory: options.gpu_memory.first().copied().or_else(|| free_beside(options, mapped)),
             host_limit: None,
+            joint_layers: spec.joint_layers(),
             shares: Vec::new(),
         }
     }
@@ -338,11 +341,12 @@ impl Target {
         }
     }
 
-    /// Layers on devices, of `layers`, if memory were no question.
+    /// Layers on devices, of `layers`, if memory were no question. Those that have to be in one place are all there or none.
     pub fn wanted_layers(&self, layers: usize) -> usize {
         match self.layers {
             _ if self.devices.is_empty() => 0,
-            GpuLayers::Count(count) => count.min(layers),
+            GpuLayers::Count(0) => 0,
+            GpuLayers::Count(count) => count.max(self.joint_layers).min(layers),
             GpuLayers::Auto => layers,
         }
     }
@@ -360,10 +364,12 @@ impl Target {
     /// The placement with so many layers on each device. Unless a number was asked for, the experts of `host_experts`
     /// layers are on the host.
     fn placement(&self, layers: usize, counts: &[usize], host_experts: usize) -> Placement {
-        Placement::over(layers, counts).with_host_experts(match self.host_experts {
-            HostExperts::Auto => host_experts,
-            HostExperts::Count(count) => count,
-        })
+        Placement::with_joint_layers(layers, self.joint_layers, counts).with_host_experts(
+            match self.host_experts {
+                HostExperts::Auto => host_experts,
+                HostExperts::Count(count) => count,
+            },
+        )
     }
 
     /// How many of `count` layers each device has: by the shares that were asked for, else by their memory. As in llama.cpp

@@ -97,6 +97,13 @@ impl ModelSpec {
         self.recurrent_layer(layer).is_none() && !self.shares_kv(layer)
     }
 
+    /// How many of the last layers attend to the keys and values of others, or are attended to by these, with all layers between
+    /// them; 0 where none are.
+    pub fn joint_layers(&self) -> usize {
+        let shared = (0..self.n_layers).filter(|layer| self.shares_kv(*layer));
+        shared.map(|layer| self.n_layers - self.kv_layer(layer)).max().unwrap_or(0)
+    }
+
     /// The last layer that attends to the keys and values of a layer: itself, or a later one.
     pub fn last_kv_reader(&self, layer: usize) -> usize {
         let is_read = |sharing: KvSharing| [sharing.last_local, sharing.last_global].contains(&Some(layer));

@@ -286,7 +286,8 @@ fn unusual_rows_are_stored_once_undone_and_saved() {
 /// once, and their complete rows in exact prefill are not where those of other layers are.
 #[test]
 fn rows_of_layers_that_share_them_are_planned_once() {
-    let engine = family_model("gemma4-shared-kv-f32");
+    let on_host = EngineOptions { devices: Vec::new(), ..tests::engine_options() };
+    let engine = fixtures::family_model_with("gemma4-shared-kv-f32", &on_host);
     let spec = engine.spec();
     assert_eq!((0..4).map(|layer| spec.kv_layer(layer)).collect::<Vec<_>>(), [0, 1, 0, 1]);
     let policy = "h2o:heavy=6,recent=6,slack=0";
@@ -319,7 +320,7 @@ fn interrupted_texts_go_on_in_layers_that_share_rows() {
         let mut whole = new();
         sync(&mut whole, &tokens);
         let mut stopped = 0;
-        for operations in (0..800).step_by(19) {
+        for operations in (0..800).step_by(13) {
             let mut interrupted = new();
             backend.interrupt_after(operations);
             let read = interrupted.sync(&tokens, &mut |_| ());

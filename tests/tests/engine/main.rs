@@ -26,6 +26,7 @@ mod recurrent;
 mod rotation;
 mod rpc;
 mod several_devices;
+mod shared_rows;
 mod sources;
 mod sparse;
 mod types;

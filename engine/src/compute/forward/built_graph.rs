@@ -190,6 +190,16 @@ pub struct BuiltPass {
     pub graphs: Vec<(Place, BuiltGraph)>,
     /// The places in the order in which they compute. A place has as many turns as its graph has stages.
     pub turns: Vec<Place>,
+    /// What the first stage, which is then the host's, computes for devices beside the residual stream: at most one for each.
+    pub transfers: Vec<Transfer>,
+}
+
+/// Numbers that one place computes and another one reads.
+pub struct Transfer {
+    /// `[m, n, layers]` f32: what is computed.
+    pub from: Tensor,
+    /// The same shape: where it is read.
+    pub to: Tensor,
 }
 
 /// The graphs of a pass while it is built.
@@ -197,12 +207,20 @@ pub(super) struct PassDraft {
     pub(super) graphs: PerPlace<GraphDraft>,
     /// As [`BuiltPass::turns`], up to the place that computes now.
     turns: Vec<Place>,
+    /// As [`BuiltPass::transfers`], with the device.
+    transfers: Vec<(Place, Transfer)>,
 }
 
 impl PassDraft {
     /// A pass through these graphs, of which nothing is built, that begins in a place.
     pub(super) fn new(graphs: PerPlace<GraphDraft>, first: Place) -> PassDraft {
-        PassDraft { graphs, turns: vec![first] }
+        PassDraft { graphs, turns: vec![first], transfers: Vec::new() }
+    }
+
+    /// Whether the host computes first. It does in a pass through all layers, which looks up embeddings. A pass through one
+    /// layer of a device begins there.
+    pub(super) fn begins_on_host(&self) -> bool {
+        self.turns.first() == Some(&Place::Host)
     }
 
     /// The place that computes now.
@@ -223,9 +241,34 @@ impl PassDraft {
         self.graphs[to].receive(n)
     }
 
-    /// The graphs that compute `result`, which belongs to that of the place that computes now.
+    /// `x` `[m, n]` of the host's first stage in a device's graph: the part with this number of so many that the device gets.
+    pub(super) fn transfer(&mut self, x: &Tensor, to: Place, (part, parts): (usize, usize)) -> Tensor {
+        let [m, n, ..] = x.shape().0;
+        let in_place = |place: Place| self.graphs[place].ctx.input("transfer", Type::F32, [m, n, parts]);
+        if self.transfers.iter().all(|(place, _)| *place != to) {
+            self.transfers.push((to, Transfer { from: in_place(Place::Host).output(), to: in_place(to) }));
+        }
+        let host = &mut self.graphs[Place::Host];
+        let Some((_, transfer)) = self.transfers.iter().find(|(place, _)| *place == to) else {
+            return host.ctx.refuse("transfer", "the device has none".into());
+        };
+        let part_of = |ctx: &Context, all: &Tensor| {
+            ctx.view(all, [m, n], [4 * m, 4 * m * n, 4 * m * n], 4 * m * n * part)
+        };
+        let copied = host.ctx.copy(x, &part_of(&host.ctx, &transfer.from));
+        host.effects.nodes.push(copied);
+        part_of(&self.graphs[to].ctx, &transfer.to)
+    }
+
+    /// The graphs that compute `result`, which belongs to that of the place that computes now. A pass that begins on a device
+    /// begins on the host instead, if that computes anything for it.
     pub(super) fn finish(self, result: Tensor) -> BuiltPass {
-        let (last, PassDraft { graphs, turns }) = (self.place(), self);
+        let (last, begins_on_host) = (self.place(), self.begins_on_host());
+        let PassDraft { mut graphs, mut turns, transfers } = self;
+        if let Some((_, transfer)) = transfers.first().filter(|_| !begins_on_host) {
+            turns.insert(0, Place::Host);
+            graphs[Place::Host].sent = Some(transfer.from.clone());
+        }
         let mut drafts = graphs.map(Some);
         let mut built = Vec::new();
         for place in &turns {
@@ -234,7 +277,8 @@ impl PassDraft {
                 if *place == last { Some(result.clone()) } else { draft.sent.take().map(Tensor::output) };
             built.extend(given.map(|given| (*place, draft.finish(given))));
         }
-        BuiltPass { graphs: built, turns }
+        let transfers = transfers.into_iter().map(|(_, transfer)| transfer).collect();
+        BuiltPass { graphs: built, turns, transfers }
     }
 }
 

@@ -22,7 +22,7 @@ use models::arch::{NormKind, RopeStyle};
 use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 
 pub use self::attention::{predict_scores, record_attention};
-pub use self::built_graph::{BuiltGraph, BuiltPass, Inputs, NextTokens, OutputTokens, TextChunk};
+pub use self::built_graph::{BuiltGraph, BuiltPass, Inputs, NextTokens, OutputTokens, TextChunk, Transfer};
 use self::built_graph::{Effects, GraphDraft, PassDraft};
 pub(crate) use self::rotation::needs_products;
 use crate::compute::weights::Weights;
@@ -341,8 +341,7 @@ impl Forward {
         let out = self.branch(ctx, out, w.ffn_post_norm.as_ref());
         let mut x = ctx.add(&out, &sum);
         if let Some(w) = &w.per_layer {
-            let GraphDraft { inputs, effects, .. } = &mut pass.graphs[self.placement.of(layer)];
-            x = ctx.add(&x, &self.per_layer(ctx, layer, w, &x, inputs, effects));
+            x = ctx.add(&x, &self.per_layer(pass, layer, w, &x));
         }
         if let Some(scale) = &w.output_scale {
             x = ctx.mul(&x, scale);
@@ -394,8 +393,13 @@ impl Forward {
         let mut graphs = self.placement.per_place(|place| {
             let layers = self.placement.layers(place);
             let operations: usize = layers.clone().map(operations).sum();
-            let split = if place == Place::Host { self.placement.split_layers(&self.spec) } else { 0 };
-            let layers = layers.len() + split;
+            // What the host computes for layers on devices: their experts, or their embeddings.
+            let for_devices = match (place, self.spec.per_layer_width) {
+                (Place::Device(_), _) => 0,
+                (Place::Host, Some(_)) => self.placement.on_devices(),
+                (Place::Host, None) => self.placement.split_layers(&self.spec),
+            };
+            let layers = layers.len() + for_devices;
             let tensors = self.layer_tensors() * (layers + 1) + operations;
             self.draft_of_texts(tensors, &tokens)
         });

@@ -3,34 +3,51 @@
 //!
 //! Exact prefill computes one layer for the whole text after the other. So a layer computes its part alone, and nothing
 //! is kept for later layers.
+//!
+//! The embeddings are on the host, where the parts of all layers are computed. Those of a device's layers pass to it
+//! together, beside the residual stream.
 
 use ggml::{Context, Tensor};
 use models::spec::PerLayerTensors;
 
 use super::attention::last_of;
-use super::{Effects, Forward, Inputs};
+use super::{Forward, GraphDraft, Inputs, PassDraft, multiplied};
+use crate::devices::placement::Place;
 
 impl Forward {
-    /// What a layer adds from its own embeddings to `x`, the residual stream `[n_embd, n]` of the last n tokens of
-    /// `inputs`: `[n_embd, n]`.
+    /// What a layer adds from its own embeddings to `x`, the residual stream `[n_embd, n]` of the last n tokens of the
+    /// pass: `[n_embd, n]`, in the graph of the layer's place.
     pub(super) fn per_layer(
         &self,
-        ctx: &Context,
+        pass: &mut PassDraft,
         layer: usize,
         w: &PerLayerTensors<Tensor>,
         x: &Tensor,
-        inputs: &Inputs,
-        effects: &mut Effects,
     ) -> Tensor {
-        let (input, own) = self.per_layer_input(ctx, layer, w, x.dim(1), inputs);
+        let (place, n) = (self.placement.of(layer), x.dim(1));
+        let GraphDraft { ctx, inputs, effects, .. } = &mut pass.graphs[Place::Host];
+        // A device gets as many tokens for its last layer as for the others.
+        let tokens = if place.is_device() { inputs.tokens.dim(0) } else { n };
+        let (input, own) = self.per_layer_input(ctx, layer, w, tokens, inputs);
         effects.check_embeddings(ctx, &own);
+        let input = match place {
+            Place::Host => input,
+            Place::Device(_) => {
+                let layers =
+                    if pass.begins_on_host() { self.placement.layers(place) } else { layer..layer + 1 };
+                pass.transfer(&input, place, (layer - layers.start, layers.len()))
+            }
+        };
+        let ctx = &pass.graphs[place].ctx;
+        let input = ctx.rows(&input, tokens - n, n);
         let gate = self.product(ctx, layer, &w.gate, x);
-        let gated = self.activation(ctx, self.placement.of(layer), Some(gate), input);
+        let gated = self.activation(ctx, place, Some(gate), input);
         let out = self.product(ctx, layer, &w.output, &gated);
         self.result_of(&w.post_norm, self.norm(ctx, &out, &w.post_norm, None))
     }
 
-    /// A layer's input from its own embeddings of the last `n` tokens, and these embeddings: `[per_layer_width, n]` each.
+    /// A layer's input from its own embeddings of the last `n` tokens, and these embeddings: `[per_layer_width, n]` each, in
+    /// the host's graph.
     fn per_layer_input(
         &self,
         ctx: &Context,
@@ -52,7 +69,7 @@ impl Forward {
         let scaled = ctx.scale(&own, (width as f32).sqrt());
         let embeddings = self.embed(ctx, inputs);
         let embeddings = ctx.rows(&embeddings, embeddings.dim(1) - n, n);
-        let projected = self.product(ctx, layer, &w.input, &embeddings);
+        let projected = self.result_of(&w.input, multiplied(ctx, Place::Host, &w.input, &embeddings));
         let projected = ctx.scale(&projected, 1.0 / (embeddings.dim(0) as f32).sqrt());
         let projected = self.norm(ctx, &projected, norm, None);
         (ctx.scale(&ctx.add(&projected, &scaled), std::f32::consts::FRAC_1_SQRT_2), own)
