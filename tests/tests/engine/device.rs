@@ -144,7 +144,7 @@ fn answers_do_not_depend_on_the_placement_of_layers() {
 /// allocated is enough.
 #[test]
 fn planned_device_bytes_cover_allocated_ones() {
-    if !is_host() {
+    if !is_host() && !some_device().kind.is_remote() {
         return; // A GPU's alignment and number of blocks differ from the plan's.
     }
     for (layers, policy) in
