@@ -23,10 +23,10 @@ pub fn data(path: &str) -> PathBuf {
 
 /// The devices under test, in the order of the layers. `LONGHAND_TEST_DEVICE` names them: `cpu` (the default, which is
 /// none), `emulated`, `portable`, `cuda`, `vulkan` or `rpc`, or several with commas, such as `emulated,emulated`. Each `rpc` is a
-/// server of its own in this process.
+/// server of its own in this process; `rpc=HOST:PORT` is one that runs already.
 ///
 /// # Panics
-/// If the variable has another value.
+/// If the variable has another value, or the server does not answer.
 pub fn devices() -> Vec<DeviceKind> {
     let names = std::env::var("LONGHAND_TEST_DEVICE").unwrap_or("cpu".into());
     let kind = |(number, name): (usize, &str)| match name {
@@ -35,7 +35,12 @@ pub fn devices() -> Vec<DeviceKind> {
         "cuda" => DeviceKind::Cuda(number),
         "vulkan" => DeviceKind::Vulkan(number),
         "rpc" => servers::numbered(number),
-        _ => panic!("LONGHAND_TEST_DEVICE={names}: cpu, emulated, portable, cuda, vulkan or rpc"),
+        _ => match name.strip_prefix("rpc=") {
+            Some(address) => servers::running(address),
+            None => panic!(
+                "LONGHAND_TEST_DEVICE={names}: cpu, emulated, portable, cuda, vulkan, rpc or rpc=HOST:PORT"
+            ),
+        },
     };
     names.split(',').filter(|name| *name != "cpu").enumerate().map(kind).collect()
 }

@@ -1,5 +1,6 @@
-//! RPC servers in this process, on free ports of the loopback, with the CPU as their device.
+//! RPC servers in this process, on free ports of the loopback, with the CPU as their device; and those that run already.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -47,4 +48,12 @@ pub fn numbered(number: usize) -> DeviceKind {
         servers.push(TestServer::start());
     }
     servers[number].device
+}
+
+/// The device of a server that runs already.
+pub fn running(address: &str) -> DeviceKind {
+    static SERVERS: Mutex<BTreeMap<String, DeviceKind>> = Mutex::new(BTreeMap::new());
+    let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let connect = || DeviceKind::Rpc(add_servers(&[address]).expect("a server that answers")[0].index);
+    *servers.entry(address.to_owned()).or_insert_with(connect)
 }
