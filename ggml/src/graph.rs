@@ -18,7 +18,7 @@ use crate::{BufferType, Context, Error, Tensor, running};
 /// Operations in execution order. The intermediates have no memory yet: see [`GraphAllocator`].
 pub struct Graph {
     raw: NonNull<sys::ggml_cgraph>,
-    context: Arc<context::Inner>,
+    pub(crate) context: Arc<context::Inner>,
     /// The graph's context and those of its operands, sorted by address: what a computation locks.
     contexts: Vec<ContextAccess>,
     parts: GraphParts,
@@ -89,7 +89,7 @@ impl Context {
 }
 
 /// The operands of a node.
-fn operands(node: &Tensor) -> impl Iterator<Item = NonNull<sys::ggml_tensor>> + use<> {
+pub(crate) fn operands(node: &Tensor) -> impl Iterator<Item = NonNull<sys::ggml_tensor>> + use<> {
     // SAFETY: a field of a live descriptor that never changes; operands that are not set are null.
     unsafe { (*node.raw.as_ptr()).src }.into_iter().filter_map(NonNull::new)
 }
@@ -202,7 +202,7 @@ impl Graph {
     }
 
     /// The nodes of these numbers, in order. The caller holds a lock on the context.
-    fn nodes(&self, numbers: Range<i32>) -> impl Iterator<Item = Tensor> {
+    pub(crate) fn nodes(&self, numbers: Range<i32>) -> impl Iterator<Item = Tensor> {
         numbers.filter_map(|number| {
             // SAFETY: the number of a node.
             let raw = unsafe { sys::ggml_graph_node(self.raw.as_ptr(), number) };
@@ -248,7 +248,7 @@ impl Graph {
     }
 
     /// The numbers of all nodes.
-    fn all(&self) -> Range<i32> {
+    pub(crate) fn all(&self) -> Range<i32> {
         0..self.stages.last().map_or(0, |stage| stage.end)
     }
 }

@@ -51,6 +51,7 @@ mod running;
 mod selection;
 mod tensor;
 mod threads;
+mod traffic;
 mod types;
 pub mod vulkan;
 
@@ -66,6 +67,7 @@ pub use graph::{Graph, GraphAllocator, ReadyGraph};
 pub use interrupt::InterruptFlag;
 pub use ops::{Logits, RopeMode, RopeParameters};
 pub use tensor::{Element, Shape, Tensor};
+pub use traffic::Traffic;
 pub use types::Type;
 pub use vulkan::NoVulkan;
 
