@@ -28,6 +28,8 @@ const ASSUMED: [f64; 5] = [0.6, 0.8, 0.9, 0.97, 0.8];
 const NEAR: usize = 4;
 /// How far from there its source may have moved, the nearest first.
 const MOVED: [isize; 5] = [0, 1, -1, 2, -2];
+/// For so many tokens after a draft the answer may come back to its source.
+const MAX_APART: usize = 8;
 
 /// What computing several tokens at once takes in decode steps.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +86,8 @@ pub(super) struct Drafts {
     kind: usize,
     /// Where the text from which the last draft was copied would go on now; `None` before the first draft.
     source: Option<usize>,
+    /// Tokens of the text when that source was left: behind the draft, or what was right of it.
+    left_at: usize,
 }
 
 impl Drafts {
@@ -98,6 +102,7 @@ impl Drafts {
             right: ASSUMED,
             kind: 0,
             source: None,
+            left_at: 0,
         };
         if most > 0 {
             drafts.last = vec![0; (2 * text.len()).next_power_of_two().clamp(1 << 10, 1 << 20)];
@@ -134,7 +139,7 @@ impl Drafts {
             *right += FORGOTTEN * (ASSUMED[self.kind] - *right);
             return Vec::new();
         }
-        self.source = Some(end);
+        (self.source, self.left_at) = (Some(end), self.text.len());
         let mut draft = Vec::with_capacity(length);
         for at in end..end + length {
             // The text may repeat itself at its very end.
@@ -148,6 +153,7 @@ impl Drafts {
     pub(super) fn learn(&mut self, drafted: usize, right: usize) {
         let tried = if right < drafted { right + 1 } else { right };
         let share = right as f64 / tried.max(1) as f64;
+        self.left_at = self.text.len();
         self.right[self.kind] += LEARNED * (share - self.right[self.kind]);
     }
 
@@ -180,7 +186,8 @@ impl Drafts {
 
     /// Where the last token stands near the place at which the source of the last draft would go on.
     fn near_source(&self) -> Option<usize> {
-        let (source, last) = (self.source?, self.text.last()?);
+        let is_near = self.text.len() <= self.left_at + MAX_APART;
+        let (source, last) = (self.source.filter(|_| is_near)?, self.text.last()?);
         let ends = MOVED.into_iter().filter_map(|by| source.checked_add_signed(by));
         let mut earlier = ends.filter(|end| (1..self.text.len()).contains(end));
         earlier.find(|end| self.text[end - 1] == *last)
@@ -254,6 +261,9 @@ mod tests {
         assert_eq!(next(&[15, 16, 99, 18]), Some(19), "a changed word in the draft");
         assert_eq!(next(&[99]), None);
         assert_eq!(next(&[30]), None, "too far away");
+        let own: Vec<u32> = (100..120).collect();
+        assert_eq!(next(&[&own[..6], &[21]].concat()), Some(22));
+        assert_eq!(next(&[&own[..], &[35]].concat()), None, "words of its own");
     }
 
     /// Drafts become shorter where they fail, and are tried again later.

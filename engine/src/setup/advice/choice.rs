@@ -1,5 +1,5 @@
 //! The choice: the first way of keeping a cache that fits. Bytes by arithmetic say which that is. It is planned with its
-//! graphs, and these are known from then on. Where it does not fit after all, arithmetic is asked once more.
+//! graphs, and these are known from then on. Where it does not fit after all, something that needs clearly less is planned.
 
 use super::offers::{Offer, changes};
 use super::{Advice, Reason};
@@ -55,7 +55,8 @@ pub(super) struct SearchResult {
 }
 
 /// How the session that was asked for runs, with a cache that fits the memory beside the weights, and with a GPU leaves
-/// all layers there. If the default one does not, it is the closest one that does.
+/// all layers there. If the default one does not, it is the closest one that does. If arithmetic was wrong about that one, it is one
+/// that needs clearly less.
 ///
 /// # Errors
 /// Those of the session that was asked for, where nothing else fits. If the interrupt flag is set.
@@ -127,7 +128,10 @@ impl Search<'_> {
             let left = MAX_PLANNINGS - 1 - known.len();
             match (next, first_planned) {
                 (Some(_), None) if left == 1 && !known.is_empty() => {
-                    return Ok(Vec::from_iter(self.smallest(&known)?));
+                    let last = self.last(fitting, &known)?;
+                    // Where what was asked for runs, only what leaves all layers on the GPU replaces it.
+                    let runs = unchanged.is_some_and(|asked| asked.decision.is_expected_to_fit());
+                    return Ok(Vec::from_iter(last.filter(|last| last.decision.fits || !runs)));
                 }
                 (Some(next), _) if left > 0 => {
                     let change = fitting.swap_remove(next).offer;
@@ -139,8 +143,23 @@ impl Search<'_> {
         }
     }
 
-    /// The smallest change that fits by arithmetic, planned with its graphs: the last that is tried where arithmetic was wrong.
-    fn smallest(&self, known: &[(Offer, Option<Candidate>)]) -> Result<Option<Candidate>, EngineError> {
+    /// What is tried last, where arithmetic was wrong about what is `known`: the closest of what is `fitting` that needs a tenth
+    /// less. If there is none, the smallest change.
+    fn last(
+        &self,
+        fitting: Vec<Candidate>,
+        known: &[(Offer, Option<Candidate>)],
+    ) -> Result<Option<Candidate>, EngineError> {
+        let bytes = known.last().map_or(0, |(offer, _)| offer.bytes);
+        let change = match fitting.into_iter().find(|candidate| candidate.offer.bytes <= bytes / 10 * 9) {
+            Some(less) => Some(less.offer),
+            None => self.smallest(known)?,
+        };
+        change.map_or(Ok(None), |change| self.fitting(change, Precision::Graphs))
+    }
+
+    /// The smallest change that fits by arithmetic.
+    fn smallest(&self, known: &[(Offer, Option<Candidate>)]) -> Result<Option<Offer>, EngineError> {
         let mut smallest: Option<Candidate> = None;
         let key = |candidate: &Candidate| (!candidate.decision.fits, candidate.offer.bytes);
         for change in changes(self.decider.model) {
@@ -152,7 +171,7 @@ impl Search<'_> {
                 smallest = Some(candidate);
             }
         }
-        smallest.map_or(Ok(None), |smallest| self.fitting(smallest.offer, Precision::Graphs))
+        Ok(smallest.map(|smallest| smallest.offer))
     }
 
     /// What fits by arithmetic, the closest to what was asked for first. What is `known` is known from graphs.

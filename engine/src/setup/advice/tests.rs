@@ -140,28 +140,32 @@ fn a_choice_plans_three_sessions_at_most() {
     }
 }
 
-/// Where arithmetic was wrong, and one planning is left, what is smallest is tried.
+/// Where arithmetic was wrong, the last planning is for something that needs clearly less, or the smallest.
 #[test]
-fn the_last_planning_is_for_the_smallest_choice() {
+fn the_last_planning_is_for_what_needs_clearly_less() {
     let model = Model::open(ModelSource::Embedded).expect("the embedded model");
     for (device, full, weights) in limits(&model) {
         let options = limited(device.clone(), weights + (full - weights) / 2);
         let decider = Decider::new(&model, &options, &mut ()).expect("a device");
         let search = Search::with_context(&decider, &options, 3900, 4000);
         let unchanged = search.fitting(Offer::default(), Precision::Graphs).expect("no interrupt");
-        let mut known = Vec::new();
-        while known.len() + 2 < MAX_PLANNINGS {
-            let fitting = search.by_arithmetic(None, &known).expect("no interrupt");
-            known.push((fitting[0].offer.clone(), None));
-        }
-        let next = search.by_arithmetic(None, &known).expect("no interrupt");
-        let before = plannings();
-        let chosen = search.planned(unchanged.as_ref(), known, 1).expect("no interrupt");
-        assert_eq!(plannings() - before, 1, "{device:?}");
-        let [chosen] = &chosen[..] else { panic!("{device:?}: {} candidates", chosen.len()) };
-        assert!(chosen.decision.fits && !chosen.offer.is_none(), "{:?}", chosen.offer);
-        let is_smallest = |other: &Offer| chosen.offer.is_same(other) || chosen.offer.bytes < other.bytes;
-        assert!(next.iter().all(|other| is_smallest(&other.offer)), "{:?}", chosen.offer);
+        let wrong = search.by_arithmetic(None, &[]).expect("no interrupt")[0].offer.clone();
+        let others = search.by_arithmetic(None, &[(wrong.clone(), None)]).expect("no interrupt");
+        // The one that did not fit, said to need so many bytes.
+        let chosen = |bytes| {
+            let known = vec![(Offer { bytes, ..wrong.clone() }, None)];
+            let before = plannings();
+            let chosen = search.planned(unchanged.as_ref(), known, 1).expect("no interrupt");
+            assert_eq!(plannings() - before, 1, "{device:?}");
+            let [chosen] = &chosen[..] else { panic!("{device:?}: {} candidates", chosen.len()) };
+            assert!(chosen.decision.fits && !chosen.offer.is_none(), "{:?}", chosen.offer);
+            chosen.offer.clone()
+        };
+        let less = chosen(others[0].offer.bytes / 9 * 10 + 10);
+        assert!(less.is_same(&others[0].offer), "{less:?}");
+        let smallest = chosen(0);
+        let is_smallest = |other: &Offer| smallest.is_same(other) || smallest.bytes < other.bytes;
+        assert!(others.iter().all(|other| is_smallest(&other.offer)), "{smallest:?}");
     }
 }
 
