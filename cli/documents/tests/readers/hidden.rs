@@ -120,6 +120,8 @@ fn styles_of_tables_in_word_hide_text_and_show_it() {
     let usual = [row([plain("a"), plain("b")]), row([plain("c"), plain("d")])];
     let on_style = [row([white("a"), white("b")]), row([plain("c"), plain("d")])];
     let on_band = [row([plain("a"), plain("b")]), row([white("c"), plain("d")])];
+    let of_row =
+        |row: &String, inner: &str| row.replace("<w:tr>", &format!("<w:tr><w:trPr>{inner}</w:trPr>"));
     let black = text("", "<w:pStyle w:val='black'/>", "", "a");
     let cleared = text(&shade("FFFFFF"), "", "", "a");
     let (two, three) = (HIDDEN.replace("1 place", "2 places"), HIDDEN.replace("1 place", "3 places"));
@@ -144,6 +146,11 @@ fn styles_of_tables_in_word_hide_text_and_show_it() {
         (table("crossed", "w:val='06A0'", &usual), all, ""),
         (table("crossed", "w:val='0620'", &on_style), "c | d\n", &two),
         (table("whole", named, &usual), all, ""),
+        // A header may have several rows, and a row may leave out columns.
+        (table("dark", named, &[usual[0].clone(), of_row(&on_band[1], "<w:tblHeader/>")]), all, WHITE),
+        (table("dark", named, &[usual[0].clone(), of_row(&on_band[1], "<w:cnfStyle w:firstRow='1'/>")]), all, WHITE),
+        (table("dark", named, &[usual[0].clone(), of_row(&on_band[1], "<w:cnfStyle w:val='000000100000'/>")]), "a | b\n| d\n", HIDDEN),
+        (table("first", "w:val='0680'", &[of_row(&usual[0], "<w:gridBefore w:val='1'/>")]), "| a | b\n", ""),
         (table("table", named, &usual), all, ""),
         // A table within a cell stands on its colour.
         (
@@ -162,8 +169,12 @@ fn styles_of_tables_in_word_hide_text_and_show_it() {
         ),
     ] {
         let document = format!("<w:document><w:body>{table}</w:body></w:document>");
-        let bytes = archive(&[("word/document.xml", &document), ("word/styles.xml", &styles)]);
-        check("a.docx", &bytes, wanted, note);
+        let usual = "<w:docDefaults><w:rPrDefault><w:rPr><w:color w:val='4472C4'/></w:rPr></w:rPrDefault></w:docDefaults>";
+        // The colour of a table replaces the usual one of the document.
+        for styles in [styles.clone(), styles.replace("<w:styles>", &format!("<w:styles>{usual}"))] {
+            let bytes = archive(&[("word/document.xml", &document), ("word/styles.xml", &styles)]);
+            check("a.docx", &bytes, wanted, note);
+        }
     }
 }
 

@@ -183,8 +183,9 @@ pub(super) struct Styles {
     styles: HashMap<String, Rc<Style>>,
     default: Option<String>,
     default_table: Option<String>,
-    /// How runs look of which no style says it.
+    /// How runs look of which no style says it, and the colour of those of which no style of a table says it either.
     run: RunLook,
+    pub(super) color: Option<Color>,
 }
 
 impl Styles {
@@ -237,6 +238,7 @@ impl Styles {
             }
             Ok(())
         })?;
+        styles.color = styles.run.color.take();
         styles.styles = own.keys().map(|id| (id.clone(), Rc::new(whole(&own, id)))).collect();
         Ok(styles)
     }

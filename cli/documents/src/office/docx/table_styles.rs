@@ -82,10 +82,13 @@ impl TableParts {
         TableParts(std::array::from_fn(|at| self.0[at].replaced_by(other.0[at])))
     }
 
-    /// How a cell looks that looks like `whole` unless its parts say otherwise.
-    pub(super) fn cell(&self, whole: CellLook, shown: ShownParts, (row, column): (usize, usize)) -> CellLook {
-        let first_row = shown.first_row.map(|is_shown| is_shown && row == 0);
-        let first_column = shown.first_column.map(|is_shown| is_shown && column == 0);
+    /// How a cell looks that looks like `whole` unless its parts say otherwise. `is_first` is for its row and its column.
+    pub(super) fn cell(
+        &self,
+        whole: CellLook,
+        shown: ShownParts,
+        is_first: [Option<bool>; 2],
+    ) -> CellLook {
         // Which row is the last one is not known before it ends, and bands may be of several rows.
         let perhaps = |is_shown: Option<bool>| is_shown.filter(|is_shown| !is_shown);
         let (last_row, last_column) = (perhaps(shown.last_row), perhaps(shown.last_column));
@@ -94,6 +97,8 @@ impl TableParts {
             (Some(true), Some(true)) => Some(true),
             _ => None,
         };
+        let first_row = both(shown.first_row, is_first[0]);
+        let first_column = both(shown.first_column, is_first[1]);
         let (columns, rows) = (perhaps(shown.column_bands), perhaps(shown.row_bands));
         // Of rows and columns that cross, the standard draws the columns last. Some styles of Word rely on the rows.
         let is_crossed = [(FIRST_COLUMN, first_column), (LAST_COLUMN, last_column)]

@@ -377,11 +377,15 @@ impl Body {
             "checkBox" | "checked" | "default" | "result" | "listEntry" => self.fields.property(element),
             "tbl" => self.begin_table(),
             "tr" => self.start_row(),
-            "hidden" | "tblHeader" | "gridBefore" => {
+            "hidden" | "tblHeader" | "gridBefore" | "cnfStyle" => {
                 if let Some(row) = self.row_properties() {
                     match name {
                         "hidden" => row.is_hidden = element.is_on(),
                         "tblHeader" => row.has_header = element.is_on(),
+                        "cnfStyle" => {
+                            let begins_with_one = value("val").is_some_and(|bits| bits.starts_with('1'));
+                            row.is_as_first = begins_with_one || element.is_set("firstRow");
+                        }
                         _ => row.before = number("val").unwrap_or(0),
                     }
                 }

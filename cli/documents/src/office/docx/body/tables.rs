@@ -33,6 +33,8 @@ pub(super) struct Table {
 pub(super) struct Row {
     pub(super) is_hidden: bool,
     pub(super) has_header: bool,
+    /// Whether the file says that it looks as the first one.
+    pub(super) is_as_first: bool,
     /// Columns before its first cell.
     pub(super) before: usize,
     /// Whether it looks otherwise than the table says.
@@ -87,8 +89,13 @@ impl Body {
         let Some(table) = self.tables.last_mut() else { return };
         let whole =
             CellLook { color: table.style.run.color, ground: table.own_ground.or(table.style.ground) };
-        let place = (table.rows.saturating_sub(1), table.row.column);
-        let look = table.style.parts.cell(whole, table.parts, place);
+        let row = &table.row;
+        // Word draws all rows of a header alike, and the first cell behind columns that a row leaves out.
+        let may_be_first = row.has_header || row.is_as_first;
+        let is_first_row = if table.rows > 1 && may_be_first { None } else { Some(table.rows <= 1) };
+        let is_behind_gap = row.before > 0 && row.column == row.before;
+        let is_first_column = if is_behind_gap { None } else { Some(row.column == 0) };
+        let look = table.style.parts.cell(whole, table.parts, [is_first_row, is_first_column]);
         let ground = look.ground.filter(|ground| *ground != Color::Transparent).unwrap_or(behind);
         table.color = look.color;
         table.ground = if table.row.is_special { Color::Unknown } else { ground };

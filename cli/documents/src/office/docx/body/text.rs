@@ -119,7 +119,7 @@ impl Body {
             return Sight::Hidden;
         }
         let of_table = self.tables.last().filter(|_| self.text_boxes == 0).and_then(|table| table.color);
-        let color = look.color.or(of_table);
+        let color = look.color.or(of_table).or(self.styles.color);
         // No other colour is lost on any ground.
         let Some(Color::Known(..) | Color::Transparent) = color else { return Sight::Seen };
         let paragraph = self.paragraphs.last();
@@ -144,7 +144,7 @@ impl Body {
         };
         match sight {
             // Who made the style chose a colour that fits its grounds.
-            Sight::Uncertain if look.color.is_none() => Sight::Seen,
+            Sight::Uncertain if look.color.is_none() && of_table.is_some() => Sight::Seen,
             sight => sight,
         }
     }
