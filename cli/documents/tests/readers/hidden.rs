@@ -580,11 +580,26 @@ fn layouts_tell_the_ground_of_slides() {
     let reference = "<p:bg><p:bgRef idx='1001'><a:schemeClr val='bg1'/></p:bgRef></p:bg>";
     let white = solid("<a:schemeClr val='lt1'/>");
     let slide = slide("", "", &white);
+    let styled = |style: &str, place: &str, fill: &str| {
+        format!(
+            "<p:sp><p:nvSpPr><p:nvPr>{place}</p:nvPr></p:nvSpPr><p:spPr>{fill}</p:spPr><p:style><a:fillRef idx='{style}'>\
+             <a:srgbClr val='4472C4'/></a:fillRef></p:style></p:sp>"
+        )
+    };
+    let blue = solid("<a:srgbClr val='4472C4'/>");
+    let grouped = format!("<p:grpSp><p:grpSpPr>{blue}</p:grpSpPr>{}</p:grpSp>", styled("0", "", "<a:grpFill/>"));
     for (names, layout, is_shown, note) in [
         ("bg1='lt1' tx1='dk1'", "", false, HIDDEN),
         ("bg1='dk1' tx1='lt1'", "", true, ""),
         ("bg1='lt1'", "<p:bg><p:bgRef idx='1003'/></p:bg>", true, WHITE),
         ("bg1='lt1'", "<p:pic/><p:sp><p:spPr><a:solidFill/></p:spPr></p:sp>", true, WHITE),
+        // A shape that a style fills, one that its group fills, a table, and shapes without a ground.
+        ("bg1='lt1'", &styled("1", "", ""), true, WHITE),
+        ("bg1='lt1'", &styled("0", "", ""), false, HIDDEN),
+        ("bg1='lt1'", &styled("1", "", "<a:noFill/>"), false, HIDDEN),
+        ("bg1='lt1'", &styled("1", "<p:ph type='title'/>", ""), false, HIDDEN),
+        ("bg1='lt1'", &grouped, true, WHITE),
+        ("bg1='lt1'", "<p:graphicFrame/>", true, WHITE),
     ] {
         let parts = [
             ("ppt/slides/_rels/slide1.xml.rels", relation("slideLayout", "l/l.xml")),
@@ -639,6 +654,11 @@ fn layouts_tell_the_colour_of_placeholders() {
         (&none, &placeholder("idx='1'", "", &white), shape("idx='1'", "lvl='1'", ""), is_shown),
         (&none, &placeholder("idx='1'", "", &white), shape("idx='1'", "", &black), is_shown),
         (&none, &placeholder("type='ftr' idx='1'", "", &white), body.clone(), is_shown),
+        // The layout does not have the body, but others; there is one date.
+        (&none, &placeholder("idx='2'", "", &white), body.clone(), is_shown),
+        (&styles("bodyStyle", &white), &placeholder("idx='2'", "", ""), body.clone(), is_hidden),
+        (&none, &placeholder("idx='2'", "", &white), shape("", "", ""), is_hidden),
+        (&none, &placeholder("type='dt' idx='2'", "", &white), shape("type='dt' idx='1'", "", ""), is_hidden),
         // What the layout does not say is in the master: its placeholders, and then its styles.
         (
             &placeholder("type='body' idx='7'", "", &white),

@@ -94,6 +94,7 @@ impl Layout {
         let _ = xml::read(part, text, |piece| {
             background.piece(&piece, &self.scheme);
             placeholders.piece(&piece, &self.scheme);
+            // Lines may be thick.
             if let Piece::Start(element) = piece {
                 let is_fill =
                     matches!(element.name.as_str(), "solidFill" | "gradFill" | "blipFill" | "pattFill");
@@ -101,6 +102,7 @@ impl Layout {
             }
             Ok(())
         });
+        self.has_shapes |= placeholders.has_shapes;
         self.page = background.color.unwrap_or(self.page);
         placeholders
     }

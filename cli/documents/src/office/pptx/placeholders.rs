@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::color::Color;
 use crate::office::fill::Scheme;
 use crate::office::shape::{ShapeLook, TextLooks};
 use crate::package::xml::{Element, Piece};
@@ -50,7 +51,10 @@ impl Placeholders {
         let (kind, number) = (Kind::of(element), element.attribute("idx"));
         let alike = || self.0.iter().filter(|other| other.kind == kind);
         let same = alike().find(|other| number.is_some() && other.number == number);
-        same.or_else(|| alike().next()).map(|found| found.look.clone())
+        // A layout may have several bodies, and one that is none of these has its look from the master.
+        let is_other_body = number.is_some() && kind == Kind::Body;
+        let other = || alike().find(|other| !is_other_body || other.number.is_none());
+        same.or_else(other).map(|found| found.look.clone())
     }
 
     fn push(&mut self, placeholder: Placeholder) {
@@ -67,6 +71,8 @@ pub(super) struct Reader {
     shape: ShapeLook,
     /// What the shape is, if it is a placeholder, and its number.
     open: Option<(Kind, Option<String>)>,
+    /// Whether a shape that is no placeholder is more than its text.
+    pub(super) has_shapes: bool,
     /// How text looks by a master: of titles, of other placeholders for text, and of the rest.
     texts: [TextLooks; 3],
     in_texts: Option<usize>,
@@ -93,9 +99,15 @@ impl Reader {
                 ("titleStyle" | "bodyStyle" | "otherStyle", _) => self.in_texts = None,
                 (name, Some(at)) => self.texts[at].end(name),
                 ("sp" | "pic" | "graphicFrame", _) => {
-                    if let Some((kind, number)) = self.open.take() {
-                        let look = Rc::new(std::mem::take(&mut self.shape));
-                        self.found.push(Placeholder { kind, number, look });
+                    let (shape, open) = (std::mem::take(&mut self.shape), self.open.take());
+                    match open {
+                        Some((kind, number)) => {
+                            self.found.push(Placeholder { kind, number, look: Rc::new(shape) });
+                        }
+                        None => {
+                            let is_filled = shape.ground().is_some_and(|ground| ground != Color::Transparent);
+                            self.has_shapes |= is_filled || name != "sp";
+                        }
                     }
                 }
                 (name, _) => self.shape.end(name),
