@@ -254,7 +254,7 @@ pub enum Note {
         /// The names of the first of them.
         names: Vec<String>,
     },
-    /// Headings that the table of contents of a book has and its text does not: their places are not there.
+    /// Headings of a book's table of contents that lead to places which the book does not have.
     LostHeadings {
         /// Their number.
         count: usize,

@@ -17,6 +17,8 @@ use crate::{Converted, Note, Options, Problem, Unit};
 
 const CONTAINER: &str = "META-INF/container.xml";
 const ENCRYPTION: &str = "META-INF/encryption.xml";
+/// A heading has so many lines or fewer.
+const HEADING_LINES: usize = 4;
 /// Files that hold chapters, by their extensions.
 const PAGES: &[&str] = &["html", "htm", "xhtml", "xht", "xml"];
 
@@ -56,11 +58,12 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         };
         let mut writer = Writer::default();
         let ids = names.iter().enumerate().filter(|(_, (id, _))| !id.is_empty());
-        let places = ids.map(|(number, (id, _))| (id.clone(), number)).collect();
-        html::write(&page.text, true, places, &mut writer, &mut counts, &mut linked);
+        let mut missing = ids.map(|(number, (id, _))| (id.clone(), number)).collect();
+        html::write(&page.text, true, &mut missing, &mut writer, &mut counts, &mut linked);
         counts.unfilled_rows += writer.unfilled_rows();
         let places = writer.take_places();
-        append_sections(&mut text, &writer.finish(), &names, &places, &mut counts);
+        let missing = missing.into_values().collect();
+        append_sections(&mut text, &writer.finish(), &names, &places, missing, &mut counts);
         if text.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });
         }
@@ -83,33 +86,33 @@ struct Chapter {
 }
 
 /// Appends the text of a file. At each of the places that the tables of contents name, a section begins. Names of places that
-/// are not there are counted, unless the file has such a line.
+/// the file does not have, `missing`, are counted, unless they are lines of it.
 fn append_sections(
     text: &mut String,
     file: &str,
     names: &Names,
     places: &[(usize, usize)],
+    mut missing: Vec<usize>,
     counts: &mut Counts,
 ) {
     let found: HashSet<usize> = places.iter().map(|(_, number)| *number).collect();
-    let is_missing = |number: &usize| !found.contains(number);
-    // A name whose element is not there leads to the file, too, if the file begins with it or no name has its element.
+    // A name without text at its place leads to the file, too, if the file begins with it or no name has such text.
     let first = file.trim_start_matches('\n').lines().next().map(words).unwrap_or_default();
     let name = |number: usize| names[number].1.as_str();
     let mut own: Vec<&str> = match names.iter().position(|(id, _)| id.is_empty()) {
         Some(whole) => vec![name(whole)],
         None => {
-            let mut missing = (0..names.len()).filter(is_missing).map(name);
-            let begins = missing.clone().find(|name| words(name) == first);
-            begins.or_else(|| missing.next().filter(|_| found.is_empty())).into_iter().collect()
+            let mut others = (0..names.len()).filter(|number| !found.contains(number)).map(name);
+            let begins = others.clone().find(|name| words(name) == first);
+            begins.or_else(|| others.next().filter(|_| found.is_empty())).into_iter().collect()
         }
     };
-    let lost: Vec<&str> =
-        (0..names.len()).filter(is_missing).filter(|number| !names[*number].0.is_empty()).map(name).collect();
-    if !lost.is_empty() {
-        let lines: HashSet<String> = marks::without_headings(file).lines().map(words).collect();
-        let is_lost = |name: &&str| !own.contains(name) && !lines.contains(&words(name));
-        lost.into_iter().filter(is_lost).for_each(|name| counts.lost_headings.push(name));
+    if !missing.is_empty() {
+        missing.sort_unstable();
+        let lost: Vec<&str> = missing.into_iter().map(name).filter(|name| !own.contains(name)).collect();
+        let not_lines = without_lines(file, lost.iter().map(|name| words(name)).collect());
+        let lost = lost.into_iter().filter(|name| not_lines.contains(&words(name)));
+        lost.for_each(|name| counts.lost_headings.push(name));
     }
     let mut start = 0;
     for (end, number) in places.iter().copied().chain([(file.len(), names.len())]) {
@@ -122,6 +125,24 @@ fn append_sections(
         }
         own.extend(names.get(number).map(|(_, name)| name.as_str()));
     }
+}
+
+/// Those of these texts that are no lines of a file, and no lines of it that follow each other.
+fn without_lines(file: &str, mut texts: HashSet<String>) -> HashSet<String> {
+    let longest = texts.iter().map(String::len).max().unwrap_or(0);
+    let lines = marks::without_headings(file);
+    let lines: Vec<String> = lines.lines().map(words).filter(|line| !line.is_empty()).collect();
+    for start in 0..lines.len() {
+        let mut text = String::new();
+        for line in lines[start..].iter().take(HEADING_LINES) {
+            text.extend([if text.is_empty() { "" } else { " " }, line]);
+            if text.len() > longest {
+                break;
+            }
+            texts.remove(&text);
+        }
+    }
+    texts
 }
 
 /// A text in small letters, with single spaces.

@@ -236,6 +236,10 @@ fn headings_that_lead_nowhere_are_named() {
         ("#e", "Written"),
         ("", "Book"),
         ("#f", "Found"),
+        // Places without a line of their own, and a heading of two lines.
+        ("#t", "In a table"),
+        ("#g", "The title of all"),
+        ("#m", "Map"),
     ];
     let read = |names: &[(&str, &str)]| {
         let points: String = names
@@ -245,7 +249,8 @@ fn headings_that_lead_nowhere_are_named() {
             })
             .collect();
         let package = "<package><item id='c' href='toc.ncx' media-type='application/x-dtbncx+xml'/>            <item id='a' href='a.xhtml' media-type='application/xhtml+xml'/><itemref idref='a'/></package>";
-        let page = "<p>Start</p><h2>The next</h2><p>Some.</p><p>Written</p><p id='f'>All.</p>";
+        let page = "<p>Start</p><h2>The next</h2><p>Some.</p><p>Written</p><table><tr><td id='t'>x</td></tr></table>\
+            <h2>The title<br/>of all</h2><p id='f'>All.</p><div id='m'><img/></div>";
         let book = archive(&[
             ("META-INF/container.xml", "<container><rootfile full-path='book.opf'/></container>"),
             ("book.opf", package),
@@ -257,8 +262,9 @@ fn headings_that_lead_nowhere_are_named() {
     assert_eq!(read(&names), "2 headings of the table of contents lead nowhere: Five, Six");
     assert_eq!(read(&names[..2]), "1 heading of the table of contents leads nowhere: Five");
     assert_eq!(read(&[names[0], names[2], names[4], names[6]]), "");
-    let many: Vec<(&str, &str)> = (0..7).map(|_| "#x").zip(["A", "B", "C", "D", "E", "F", "G"]).collect();
-    assert_eq!(read(&many), "");
+    let ids = ["#g", "#h", "#i", "#j", "#k", "#l", "#n"];
+    let many: Vec<(&str, &str)> = ids.into_iter().zip(["A", "B", "C", "D", "E", "F", "G"]).collect();
+    assert_eq!(read(&many), "6 headings of the table of contents lead nowhere: B, C, D, E, F, …");
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Converted, Problem> {
 /// A page as a text of its own, with its title. `linked` finds the style sheets that it names.
 pub(crate) fn to_text(page: &str, is_xml: bool, linked: &mut Linked) -> (String, Counts) {
     let (mut writer, mut counts) = (Writer::default(), Counts::default());
-    let title = write(page, is_xml, Places::new(), &mut writer, &mut counts, linked);
+    let title = write(page, is_xml, &mut Places::new(), &mut writer, &mut counts, linked);
     counts.unfilled_rows += writer.unfilled_rows();
     let mut text = writer.finish();
     if let Some(title) = title {
@@ -66,12 +66,12 @@ pub(crate) fn to_text(page: &str, is_xml: bool, linked: &mut Linked) -> (String,
     (text, counts)
 }
 
-/// Writes a page, and tells the writer where its places are. In XML, scripts and titles are elements as all others.
-/// Returns the title if the page has no heading of the first level.
+/// Writes a page, and tells the writer where its places are. Those that the page does not have remain in `places`. In XML,
+/// scripts and titles are elements as all others. Returns the title if the page has no heading of the first level.
 pub(crate) fn write(
     page: &str,
     is_xml: bool,
-    places: Places,
+    places: &mut Places,
     writer: &mut Writer,
     counts: &mut Counts,
     linked: &mut Linked,

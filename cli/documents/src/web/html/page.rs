@@ -45,7 +45,7 @@ pub(super) struct Page<'a> {
     pub(super) writer: &'a mut Writer,
     pub(super) counts: &'a mut Counts,
     pub(super) known: Prepass,
-    places: Places,
+    places: &'a mut Places,
     is_xml: bool,
     pub(super) elements: Elements<Open>,
     /// The open elements as rules see them, if rules look at them, and what is in each of them so far.
@@ -85,7 +85,7 @@ impl<'a> Page<'a> {
         writer: &'a mut Writer,
         counts: &'a mut Counts,
         known: Prepass,
-        places: Places,
+        places: &'a mut Places,
         is_xml: bool,
     ) -> Page<'a> {
         Page {
