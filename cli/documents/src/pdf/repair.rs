@@ -2,6 +2,7 @@
 //! and at a path whose operands are missing. What is wrong becomes spaces, so that the text behind it is read.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use hayro_interpret::hayro_syntax::content::{Instruction, UntypedIter};
@@ -11,6 +12,10 @@ use hayro_interpret::hayro_syntax::object::Object;
 const MAX_OPERANDS: usize = 10;
 /// Mistakes of a content that are mended. One with more is made to take long.
 const MAX_MISTAKES: usize = 200;
+/// Bytes of a content that are looked at, in its length: an operand that does not end is looked for up to the end.
+const MAX_LENGTHS: usize = 4;
+/// So many are looked at in any case.
+const MIN_LOOKED_AT: usize = 1 << 20;
 /// Arrays and dictionaries in operands.
 const MAX_DEPTH: usize = 32;
 /// Operators that set colours. With fewer operands than the colour has, they mean nothing.
@@ -26,8 +31,14 @@ pub(super) struct Mended {
 /// Mends a content.
 pub(super) fn mend(content: &mut Cow<'_, [u8]>) -> Mended {
     let (mut start, mut mended) = (0, Mended::default());
+    let mut left = content.len().saturating_mul(MAX_LENGTHS).max(MIN_LOOKED_AT);
     for _ in 0..MAX_MISTAKES {
         let Some(mistake) = first_mistake(&content[start..]) else { return mended };
+        let looked_at = if mistake.is_loss { content.len() - start } else { mistake.place.end };
+        match left.checked_sub(looked_at) {
+            Some(less) => left = less,
+            None => break,
+        }
         mended = Mended { is_changed: true, is_lost: mended.is_lost || mistake.is_loss };
         let place = start + mistake.place.start..start + mistake.place.end;
         content.to_mut()[place].fill(b' ');
@@ -97,7 +108,9 @@ fn end_of(instruction: &Instruction<'_, '_>, content: &[u8]) -> Option<usize> {
 
 /// What cannot be read of a content that begins behind an operator, and whether it may be text.
 fn unreadable(content: &[u8]) -> Option<(Range<usize>, bool)> {
-    let mut operands = Vec::new();
+    // Where the first operand begins, and the last ones that the interpreter would take.
+    let (mut first_operand, mut last) = (None, VecDeque::new());
+    let mut has_too_many = false;
     let mut at = skip_space(content, 0);
     while let Some(first) = content.get(at) {
         let end = match first {
@@ -109,21 +122,24 @@ fn unreadable(content: &[u8]) -> Option<(Range<usize>, bool)> {
             }
             byte if is_regular(*byte) => {
                 let end = skip_regular(content, at);
-                let first = operands.first().copied().unwrap_or(at);
-                let too_many = operands.len().checked_sub(MAX_OPERANDS);
-                return Some(match too_many {
-                    Some(more @ 1..) if !COLORS.contains(&&content[at..end]) => {
-                        (first..operands[more], false)
+                let first = first_operand.unwrap_or(at);
+                return Some(match last.front() {
+                    Some(kept) if has_too_many && !COLORS.contains(&&content[at..end]) => {
+                        (first..*kept, false)
                     }
-                    Some(1..) => (first..end, false),
-                    // Something else is wrong with an operand.
-                    _ => (first..end, true),
+                    // Without too many, something else is wrong with an operand.
+                    _ => (first..end, !has_too_many),
                 });
             }
             // A sign that ends what has not begun.
             _ => return Some((at..at + 1, false)),
         };
-        operands.push(at);
+        first_operand.get_or_insert(at);
+        last.push_back(at);
+        if last.len() > MAX_OPERANDS {
+            last.pop_front();
+            has_too_many = true;
+        }
         at = skip_space(content, end);
     }
     None
@@ -226,9 +242,22 @@ mod tests {
 
     #[test]
     fn many_mistakes_end() {
-        for part in [")", "1 m ", "( \n", "< ", "1 2 3 4 5 6 7 8 9 10 11 x "] {
-            let _ = mend(&mut Cow::Borrowed(part.repeat(20_000).as_bytes()));
+        for part in [")", "1 m ", "( \n", "1 2 3 4 5 6 7 8 9 10 11 x "] {
+            let content = part.repeat(20_000);
+            let mut mended = Cow::Borrowed(content.as_bytes());
+            assert_eq!(mend(&mut mended), Mended { is_changed: true, is_lost: true }, "{part}");
+            let changed = content.bytes().zip(mended.iter()).rposition(|(a, b)| a != *b);
+            assert!(changed.is_some_and(|last| last < MAX_MISTAKES * part.len()), "{part}: {changed:?}");
         }
+        let mut mended = Cow::Owned("< ".repeat(20_000).into_bytes());
+        assert_eq!(mend(&mut mended), Mended { is_changed: true, is_lost: true });
+        assert!(mended.iter().all(|byte| *byte == b' '));
+        // Each is looked for up to the end.
+        let content = "( \n".repeat(MIN_LOOKED_AT / 2);
+        let mut mended = Cow::Borrowed(content.as_bytes());
+        assert!(mend(&mut mended).is_lost);
+        let mended = mended.chunks(3).filter(|line| *line == b"  \n").count();
+        assert!((1..=MAX_LENGTHS).contains(&mended), "{mended}");
         // The interpreter takes much of the stack for each level.
         for part in ["[ ", "<< "] {
             let _ = mend(&mut Cow::Borrowed(part.repeat(200).as_bytes()));
