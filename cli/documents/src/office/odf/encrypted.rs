@@ -20,6 +20,8 @@ const KEY_BYTES: usize = 32;
 const CHECKED: usize = 1024;
 /// Entries that are encrypted.
 const MAX_ENTRIES: usize = 100_000;
+/// How often the password may be hashed for all entries. LibreOffice hashes it 100,000 times for each.
+const MAX_ALL_SPINS: u32 = 4 * MAX_SPINS;
 
 /// How an entry is encrypted.
 #[derive(Debug, Default)]
@@ -38,6 +40,30 @@ pub(super) struct Encrypted {
     entries: HashMap<String, Method>,
     /// The hash of the password.
     password: Option<[u8; KEY_BYTES]>,
+    keys: Keys,
+}
+
+/// The keys that were made from the password, by salts and how often it was hashed.
+#[derive(Debug, Default)]
+struct Keys {
+    known: HashMap<(Vec<u8>, u32), [u8; KEY_BYTES]>,
+    spins: u32,
+}
+
+impl Keys {
+    /// The key of an entry; `None` if too many keys take too long.
+    fn get(&mut self, password: &[u8], method: &Method) -> Option<[u8; KEY_BYTES]> {
+        let of = (method.salt.clone(), method.spins);
+        if let Some(key) = self.known.get(&of) {
+            return Some(*key);
+        }
+        let spins = self.spins.checked_add(method.spins).filter(|spins| *spins <= MAX_ALL_SPINS)?;
+        self.spins = spins;
+        let mut key = [0; KEY_BYTES];
+        pbkdf2_hmac::<Sha1>(password, &method.salt, method.spins, &mut key);
+        self.known.insert(of, key);
+        Some(key)
+    }
 }
 
 impl Encrypted {
@@ -75,19 +101,18 @@ impl Encrypted {
             return Err(Problem::Encrypted);
         }
         let password = password.map(|password| Sha256::digest(password.as_bytes()).into());
-        Ok(Encrypted { entries, password })
+        Ok(Encrypted { entries, password, keys: Keys::default() })
     }
 
     /// The packed bytes of an entry that is encrypted; `None` for others.
     ///
     /// # Errors
-    /// The password is wrong.
-    pub(super) fn packed(&self, name: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>, Problem> {
+    /// The password is wrong, or it would be hashed too often.
+    pub(super) fn packed(&mut self, name: &str, bytes: &[u8]) -> Result<Option<Vec<u8>>, Problem> {
         let Some((method, password)) = self.entries.get(name).zip(self.password.as_ref()) else {
             return Ok(None);
         };
-        let mut key = [0; KEY_BYTES];
-        pbkdf2_hmac::<Sha1>(password, &method.salt, method.spins, &mut key);
+        let key = self.keys.get(password, method).ok_or(Problem::UnknownEncryption)?;
         let mut packed = aes(&key, Some(&method.vector), bytes)?;
         // The last byte says how many fill the last block.
         let filling = packed.last().copied().map_or(0, usize::from);
@@ -128,5 +153,23 @@ impl Method {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_many_end() {
+        let of = |salt: &[u8], spins: u32| Method { salt: salt.to_vec(), spins, ..Method::default() };
+        let mut keys = Keys::default();
+        let first = keys.get(b"secret", &of(b"a", 1000)).expect("a key");
+        assert_eq!((keys.get(b"secret", &of(b"a", 1000)), keys.spins), (Some(first), 1000));
+        assert_ne!(keys.get(b"secret", &of(b"b", 1000)), Some(first));
+        assert_ne!(keys.get(b"secret", &of(b"a", 1001)), Some(first));
+        keys.spins = MAX_ALL_SPINS;
+        assert_eq!(keys.get(b"secret", &of(b"c", 1)), None);
+        assert_eq!(keys.get(b"secret", &of(b"a", 1000)), Some(first));
     }
 }
