@@ -102,12 +102,12 @@ impl Writer {
         self.words(text);
     }
 
-    /// Appends a tab of a paragraph with these stops. In a cell it is a space.
-    pub(crate) fn tab(&mut self, stops: &Rc<TabStops>) {
+    /// Appends a tab of a paragraph with these stops, and others behind them that are so far apart. In a cell it is a space.
+    pub(crate) fn tab(&mut self, stops: &Rc<TabStops>, distance: Option<u32>) {
         self.text(" ");
         if !self.in_cell {
             self.end_scripts(None);
-            self.tabs.tab(stops);
+            self.tabs.tab(stops, distance);
         }
     }
 

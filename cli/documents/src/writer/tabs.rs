@@ -41,8 +41,6 @@ pub(crate) struct TabStops {
     pub(crate) left: Option<u32>,
     pub(crate) first_line: Option<u32>,
     pub(crate) hanging: Option<u32>,
-    /// How far apart the stops behind the last one are.
-    distance: Option<u32>,
     /// `None` is for a stop of the style that is taken away.
     stops: BTreeMap<u32, Option<Align>>,
 }
@@ -61,14 +59,6 @@ impl TabStops {
         (self.left, self.first_line, self.hanging) = (distance(left), distance(first), distance(-first));
     }
 
-    /// These stops, with others behind them that are so far apart. A distance that no page has is none.
-    pub(crate) fn spaced(self: &Rc<TabStops>, distance: Option<u32>) -> Rc<TabStops> {
-        match distance.filter(|distance| (1..MAX_PLACE).contains(distance)) {
-            Some(distance) => Rc::new(TabStops { distance: Some(distance), ..(**self).clone() }),
-            None => self.clone(),
-        }
-    }
-
     /// These stops, and others that replace them.
     pub(crate) fn replaced_by(self: &Rc<TabStops>, other: &Rc<TabStops>) -> Rc<TabStops> {
         if **other == TabStops::default() {
@@ -81,27 +71,27 @@ impl TabStops {
             left: other.left.or(self.left),
             first_line: moving.first_line,
             hanging: moving.hanging,
-            distance: other.distance.or(self.distance),
             stops: self.stops.clone(),
         };
         other.stops.iter().for_each(|(place, align)| stops.set(*place, *align));
         Rc::new(stops)
     }
 
-    /// The beginning of the line, and the places that its tabs lead to, one after the other.
-    fn places(&self) -> impl Iterator<Item = (u32, Align)> {
-        let left = self.left.unwrap_or(0);
+    /// The beginning of the line, and the places that its tabs lead to, one after the other. Behind the last stop, others are
+    /// so far apart. A distance that no page has is none.
+    fn places(&self, distance: Option<u32>) -> impl Iterator<Item = (u32, Align)> {
+        let left = self.left.unwrap_or(0).min(MAX_PLACE);
         // A hanging first line excludes one that is moved to the right.
         let start = match self.hanging {
             Some(hanging) if hanging > 0 => left.saturating_sub(hanging),
-            _ => left.saturating_add(self.first_line.unwrap_or(0)),
+            _ => left + self.first_line.unwrap_or(0).min(MAX_PLACE),
         };
         // The other lines begin at a stop of a hanging one.
         let hanging = [(left, Align::Left)].into_iter().filter(|(left, _)| start < *left);
         let own = self.stops.iter().filter_map(|(place, align)| Some((*place, (*align)?)));
         let own: BTreeMap<_, _> = hanging.chain(own.filter(|(place, _)| *place > start)).collect();
         let places: Vec<_> = [(start, Align::Left)].into_iter().chain(own).collect();
-        let distance = self.distance.unwrap_or(DISTANCE);
+        let distance = distance.filter(|distance| (1..MAX_PLACE).contains(distance)).unwrap_or(DISTANCE);
         let first = places.last().map_or(1, |(place, _)| place / distance + 1);
         places.into_iter().chain((first..).map(move |number| (number.saturating_mul(distance), Align::Left)))
     }
@@ -115,6 +105,7 @@ pub(super) struct Tabs {
     line: Line,
     pending: usize,
     stops: Rc<TabStops>,
+    distance: Option<u32>,
 }
 
 /// A line: where it is in the text, and its texts.
@@ -124,6 +115,8 @@ struct Line {
     /// Where each text behind a tab begins, and the number of tabs before it.
     cells: Vec<(usize, usize)>,
     stops: Rc<TabStops>,
+    /// How far apart the stops behind the last one are.
+    distance: Option<u32>,
     mark: Mark,
 }
 
@@ -147,9 +140,13 @@ enum Lines {
 
 impl Tabs {
     /// A tab before the next text of the line.
-    pub(super) fn tab(&mut self, stops: &Rc<TabStops>) {
+    pub(super) fn tab(&mut self, stops: &Rc<TabStops>, distance: Option<u32>) {
         self.pending = self.pending.saturating_add(1);
-        self.stops = stops.clone();
+        // Lines with the same stops share them.
+        if self.stops != *stops {
+            self.stops = stops.clone();
+        }
+        self.distance = distance;
     }
 
     /// Text begins here, behind the mark of a heading or an item.
@@ -167,7 +164,7 @@ impl Tabs {
         if tabs > 0 && mark.is_empty() {
             let before = self.line.cells.last().map_or(0, |(_, tabs)| *tabs);
             self.line.cells.push((at, before.saturating_add(tabs)));
-            self.line.stops = self.stops.clone();
+            (self.line.stops, self.line.distance) = (self.stops.clone(), self.distance);
         }
     }
 
@@ -232,7 +229,7 @@ impl Line {
 
     /// Whether each text ends before the next stop, if its letters are as wide as `width` says.
     fn fits(&self, text: &str, width: fn(char) -> u32) -> bool {
-        let mut stops = self.stops.places().enumerate().peekable();
+        let mut stops = self.stops.places(self.distance).enumerate().peekable();
         // What stands last may be as long as it likes. How wide the mark of an item is, is not known.
         self.mark == Mark::None
             && self.texts(text).filter(|(column, _)| *column < self.tabs()).all(|(column, text)| {
@@ -280,7 +277,8 @@ fn judge(lines: &[Line], text: &str) -> Lines {
     if gaps == 0 || others.is_empty() {
         return Lines::Text;
     }
-    let have_same_stops = || others.iter().all(|line| line.stops == first.stops);
+    let have_same_stops =
+        || others.iter().all(|line| line.stops == first.stops && line.distance == first.distance);
     let have_same_tabs = || others.iter().all(|line| line.tabs() == first.tabs());
     let all_fit = |width: fn(char) -> u32| lines.iter().all(|line| line.fits(text, width));
     let is_certain = have_same_stops() && all_fit(|c| if c < '\u{2e80}' { WIDE } else { FULL })
@@ -289,5 +287,25 @@ fn judge(lines: &[Line], text: &str) -> Lines {
         true => Lines::Table,
         false if lines.iter().any(|line| line.texts(text).count() >= ROW) => Lines::Uncertain(gaps),
         false => Lines::Text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_share_their_stops() {
+        let mut tabs = Tabs::default();
+        for (start, place) in [(0, 100), (10, 100), (20, 200)] {
+            let mut stops = TabStops::default();
+            stops.set(place, Some(Align::Left));
+            tabs.tab(&Rc::new(stops), Some(300));
+            tabs.begin_text(start, true, "");
+            tabs.end_line(start + 1, false);
+        }
+        let [first, second, third] = &tabs.lines[..] else { panic!("{tabs:?}") };
+        assert!(Rc::ptr_eq(&first.stops, &second.stops));
+        assert_eq!((third.stops.places(third.distance).nth(2)), Some((300, Align::Left)));
     }
 }

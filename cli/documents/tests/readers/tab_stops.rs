@@ -311,6 +311,12 @@ fn many_tabs_end() {
     let text =
         read("a.docx", &docx(&[(&far, &"x\t".repeat(300_000)), (&far, &"x\t\ty".repeat(100_000))])).text;
     assert!(text.starts_with("x"));
+    for indented in ["w:left='4294967295'", "w:left='4294967295' w:firstLine='4294967295'"] {
+        let indented = format!("<w:ind {indented}/>");
+        let lines = [(indented.as_str(), "x\t\ty"), (&indented, "x\ty\tz")];
+        let text = read("a.docx", &docx_with("<w:defaultTabStop w:val='1'/>", &lines)).text;
+        assert_eq!(text, "x y\n\nx y z\n");
+    }
     let stops: String = (1..64).map(|place| format!(r"\tx{place}00")).collect();
     let own = r"{\tx9999\tqr\tx-1\tx2147483647\li-2147483648\fi-2147483648 x→→y\line}".repeat(20_000);
     let text = read("a.rtf", &rtf(&own, &format!("{stops}{}x{own}", "→".repeat(100_000)))).text;

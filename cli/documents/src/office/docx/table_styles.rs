@@ -83,12 +83,7 @@ impl TableParts {
     }
 
     /// How a cell looks that looks like `whole` unless its parts say otherwise. `is_first` is for its row and its column.
-    pub(super) fn cell(
-        &self,
-        whole: CellLook,
-        shown: ShownParts,
-        is_first: [Option<bool>; 2],
-    ) -> CellLook {
+    pub(super) fn cell(&self, whole: CellLook, shown: ShownParts, is_first: [Option<bool>; 2]) -> CellLook {
         // Which row is the last one is not known before it ends, and bands may be of several rows.
         let perhaps = |is_shown: Option<bool>| is_shown.filter(|is_shown| !is_shown);
         let (last_row, last_column) = (perhaps(shown.last_row), perhaps(shown.last_column));

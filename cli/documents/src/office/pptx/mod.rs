@@ -502,8 +502,8 @@ impl Slide {
         look.map(|look| look.text(self.paragraph.level)).unwrap_or_default()
     }
 
-    /// The tab stops of the paragraph.
-    fn tabs(&self) -> Rc<TabStops> {
+    /// How far apart the tab stops behind those of the paragraph are.
+    fn tab_distance(&self) -> Option<u32> {
         let level = self.paragraph.level;
         let distance = self
             .paragraph
@@ -511,7 +511,7 @@ impl Slide {
             .or_else(|| self.shape.look.text(level).tab_distance)
             .or_else(|| self.text_of_layout().tab_distance)
             .or_else(|| self.texts.level(level).tab_distance);
-        self.paragraph.tabs.spaced(distance.map(|distance| distance / TAB_UNIT))
+        distance.map(|distance| distance / TAB_UNIT)
     }
 
     fn text(&mut self, text: &str) {
@@ -541,12 +541,13 @@ impl Slide {
             font => symbols::text(font, text),
         };
         self.counts.unknown_characters += unknown;
-        let tabs = if text.contains('\t') { self.tabs() } else { Rc::default() };
+        let tabs = self.paragraph.tabs.clone();
+        let distance = if text.contains('\t') { self.tab_distance() } else { None };
         let (level, is_struck) = (self.level, self.is_struck);
         let out = self.out();
         for (i, text) in text.split('\t').enumerate() {
             if i > 0 {
-                out.tab(&tabs);
+                out.tab(&tabs, distance);
             }
             if is_struck {
                 out.begin_struck();

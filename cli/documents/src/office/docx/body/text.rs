@@ -160,8 +160,8 @@ impl Body {
         self.begin_text();
         let Some(paragraph) = self.paragraphs.last() else { return };
         let stops = self.styles.get(paragraph.style.as_deref()).tabs.replaced_by(&paragraph.tabs);
-        let stops = stops.spaced(self.tab_distance);
-        self.out().tab(&stops);
+        let distance = self.tab_distance;
+        self.out().tab(&stops, distance);
     }
 
     pub(super) fn symbol(&mut self, font: &str, number: &str) {

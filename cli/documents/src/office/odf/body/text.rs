@@ -47,8 +47,7 @@ impl Body<'_> {
             true => self.space(1),
             false if self.sight(look) != Sight::Hidden => {
                 let distance = look.tab_distance.or(self.styles.tab_distance);
-                let stops = look.tabs.clone().unwrap_or_default().spaced(distance);
-                self.writer.tab(&stops);
+                self.writer.tab(&look.tabs.clone().unwrap_or_default(), distance);
             }
             false => {}
         }

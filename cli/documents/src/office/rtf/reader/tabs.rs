@@ -52,7 +52,7 @@ impl Reader {
         // Programs write the stops of the style again in each paragraph; those that do not mean the style.
         let style = || self.styles.get(&paragraph.style)?.tabs.as_ref();
         let stops = paragraph.tabs.as_ref().or_else(style).cloned().unwrap_or_default();
-        self.writer.tab(&stops.spaced(self.tab_distance));
+        self.writer.tab(&stops, self.tab_distance);
     }
 }
 
