@@ -39,9 +39,7 @@ impl Element<'_> {
         let found = attributes.find(|attribute| attribute.key.local_name().as_ref() == name)?;
         found.normalized_value(XmlVersion::Implicit1_0).ok().map(|value| value.into_owned())
     }
-}
 
-impl Element<'_> {
     /// Whether an attribute of this name says yes.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.attribute(name).is_some_and(|value| is_yes(&value))

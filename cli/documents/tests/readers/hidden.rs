@@ -148,8 +148,20 @@ fn styles_of_tables_in_word_hide_text_and_show_it() {
         (table("whole", named, &usual), all, ""),
         // A header may have several rows, and a row may leave out columns.
         (table("dark", named, &[usual[0].clone(), of_row(&on_band[1], "<w:tblHeader/>")]), all, WHITE),
-        (table("dark", named, &[usual[0].clone(), of_row(&on_band[1], "<w:cnfStyle w:firstRow='1'/>")]), all, WHITE),
-        (table("dark", named, &[usual[0].clone(), of_row(&on_band[1], "<w:cnfStyle w:val='000000100000'/>")]), "a | b\n| d\n", HIDDEN),
+        (
+            table("dark", named, &[usual[0].clone(), of_row(&on_band[1], "<w:cnfStyle w:firstRow='1'/>")]),
+            all,
+            WHITE,
+        ),
+        (
+            table(
+                "dark",
+                named,
+                &[usual[0].clone(), of_row(&on_band[1], "<w:cnfStyle w:val='000000100000'/>")],
+            ),
+            "a | b\n| d\n",
+            HIDDEN,
+        ),
         (table("first", "w:val='0680'", &[of_row(&usual[0], "<w:gridBefore w:val='1'/>")]), "| a | b\n", ""),
         (table("table", named, &usual), all, ""),
         // A table within a cell stands on its colour.
@@ -587,7 +599,8 @@ fn layouts_tell_the_ground_of_slides() {
         )
     };
     let blue = solid("<a:srgbClr val='4472C4'/>");
-    let grouped = format!("<p:grpSp><p:grpSpPr>{blue}</p:grpSpPr>{}</p:grpSp>", styled("0", "", "<a:grpFill/>"));
+    let grouped =
+        format!("<p:grpSp><p:grpSpPr>{blue}</p:grpSpPr>{}</p:grpSp>", styled("0", "", "<a:grpFill/>"));
     for (names, layout, is_shown, note) in [
         ("bg1='lt1' tx1='dk1'", "", false, HIDDEN),
         ("bg1='dk1' tx1='lt1'", "", true, ""),
@@ -698,7 +711,18 @@ fn layouts_tell_the_colour_of_placeholders() {
             is_hidden,
         ),
         // Where the colours have other names, those of the layout are not known.
-        (&none, &placeholder("idx='1'", "", &white), body.clone() + other_names, is_shown),
+        (
+            &none,
+            &placeholder("idx='1'", &dark, &levels("<a:srgbClr val='000080'/>")),
+            body.clone(),
+            is_hidden,
+        ),
+        (
+            &none,
+            &placeholder("idx='1'", &dark, &levels("<a:srgbClr val='000080'/>")),
+            body.clone() + other_names,
+            is_shown,
+        ),
         (
             &styles("bodyStyle", &white),
             &format!("{}{other_names}", placeholder("idx='1'", "", "")),

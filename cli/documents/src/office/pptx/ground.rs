@@ -75,8 +75,8 @@ impl Layouts {
 }
 
 impl Layout {
-    /// The layout of a part that calls the colours of the theme otherwise. Which colours it has from elsewhere, is not known
-    /// then.
+    /// The layout of a part that calls the colours of the theme otherwise. Colours from the master or the layout are then
+    /// unknown.
     pub(super) fn with_other_names(&self, part: &str, text: &str) -> Layout {
         let mut scheme = (*self.scheme).clone();
         scheme.read_names(part, text);

@@ -1,5 +1,5 @@
-//! What a PDF has as a file: arrays, lists of names and of pages, strings, bookmarks, attachments, layers, and changes of it before
-//! it is read. Knows nothing of what is drawn.
+//! What a PDF has as a file: arrays, lists of names and of pages, strings, bookmarks, attachments, layers, and changes of it
+//! before it is read. Knows nothing of what is drawn.
 
 pub(super) mod arrays;
 pub(super) mod attachments;
