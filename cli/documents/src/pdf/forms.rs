@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use hayro_interpret::hayro_syntax::Pdf;
 use hayro_interpret::hayro_syntax::object::{Dict, Name, ObjectIdentifier, Stream};
-use hayro_interpret::hayro_syntax::page::Resources;
+use hayro_interpret::hayro_syntax::page::{Page, Resources};
 use memchr::memmem;
 
 use super::actual_text::ActualText;
@@ -29,24 +29,28 @@ pub(super) struct Changed {
     pub(super) objects: Objects,
     /// Texts in place of glyphs, by their numbers.
     pub(super) texts: Vec<String>,
-    /// Drawings that repeat others and were left out, and those of which text may be lost.
+    /// Drawings that repeat others and were left out.
     pub(super) repeated: usize,
-    pub(super) damaged: usize,
+    /// Pages that draw something of which text may be lost, from 0 on.
+    pub(super) damaged_pages: HashSet<usize>,
 }
 
 /// Changes what must be changed.
 pub(super) fn change(pdf: &Pdf) -> Changed {
     let mut forms = Forms::default();
     for page in pdf.pages().iter() {
-        let mut roots = forms.add(page.resources(), 0);
-        for annotation in arrays::dictionaries(page.raw().get("Annots")) {
-            if let Some(appearances) = annotation.get::<Dict<'_>>("AP") {
-                roots.extend(forms.add_appearance(&appearances, page.resources()));
-            }
-        }
-        forms.check(&roots, || contents::of(page).bytes);
+        let of_page = forms.add(page.resources(), 0);
+        let of_annotations = forms.add_annotations(page);
+        forms.check(&of_page, of_annotations, || contents::of(page).bytes);
     }
-    forms.changed()
+    let (mut changed, damaged) = forms.changed(changes::are_possible(pdf));
+    if !damaged.is_empty() {
+        let damaged = forms.around(damaged);
+        let pages = pdf.pages().iter().enumerate();
+        changed.damaged_pages =
+            pages.filter(|(_, page)| forms.draws_one_of(page, &damaged)).map(|(number, _)| number).collect();
+    }
+    changed
 }
 
 struct Form<'a> {
@@ -101,6 +105,17 @@ impl<'a> Forms<'a> {
         }
     }
 
+    /// Adds the drawings of the annotations of a page. Several may have the same name.
+    fn add_annotations(&mut self, page: &Page<'a>) -> HashSet<ObjectIdentifier> {
+        let mut ids = HashSet::new();
+        for annotation in arrays::dictionaries(page.raw().get("Annots")) {
+            if let Some(appearances) = annotation.get::<Dict<'_>>("AP") {
+                ids.extend(self.add_appearance(&appearances, page.resources()).into_values());
+            }
+        }
+        ids
+    }
+
     /// Adds the drawings of an annotation.
     fn add_appearance(
         &mut self,
@@ -134,24 +149,26 @@ impl<'a> Forms<'a> {
     }
 
     /// Removes repetitions from the drawings of a page, if it would draw too much.
-    fn check(&mut self, roots: &HashMap<Vec<u8>, ObjectIdentifier>, content: impl FnOnce() -> Vec<u8>) {
-        let mut many = HashMap::new();
-        for (name, id) in roots {
-            let within = self.drawn(*id).saturating_sub(1);
-            if within > 0 {
-                many.insert(name.clone(), *id);
-            }
-        }
+    fn check(
+        &mut self,
+        of_page: &HashMap<Vec<u8>, ObjectIdentifier>,
+        of_annotations: HashSet<ObjectIdentifier>,
+        content: impl FnOnce() -> Vec<u8>,
+    ) {
+        let mut all = of_annotations;
+        all.extend(of_page.values());
+        let mut many: Vec<ObjectIdentifier> = all.into_iter().filter(|id| self.drawn(*id) > 1).collect();
         if many.is_empty() {
             return;
         }
+        many.sort_unstable();
         let content = content();
         let within = |id: ObjectIdentifier| self.drawn.get(&id).map_or(0, |drawn| drawn - 1);
         // Those of annotations are drawn once.
-        let once = many.values().fold(0, |sum: u64, id| sum.saturating_add(within(*id)));
-        let drawn = draws(&content, &many).fold(0, |sum: u64, (_, _, id)| sum.saturating_add(within(id)));
+        let once = many.iter().fold(0, |sum: u64, id| sum.saturating_add(within(*id)));
+        let drawn = draws(&content, of_page).fold(0, |sum: u64, (_, _, id)| sum.saturating_add(within(id)));
         if once.max(drawn) > MAX_DRAWN {
-            many.into_values().for_each(|id| self.draw_once(id));
+            many.into_iter().for_each(|id| self.draw_once(id));
         }
     }
 
@@ -178,8 +195,34 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// The drawings that are changed.
-    fn changed(mut self) -> Changed {
+    /// These drawings, and those that draw them.
+    fn around(&self, drawings: HashSet<ObjectIdentifier>) -> HashSet<ObjectIdentifier> {
+        let mut outer: HashMap<ObjectIdentifier, Vec<ObjectIdentifier>> = HashMap::new();
+        for (id, form) in self.forms.iter().filter(|(_, form)| !form.inner.is_empty()) {
+            let content = form.stream.decoded().unwrap_or_default();
+            let inner: HashSet<_> = draws(&content, &form.inner).map(|(_, _, inner)| inner).collect();
+            inner.into_iter().for_each(|inner| outer.entry(inner).or_default().push(*id));
+        }
+        let mut rest: Vec<ObjectIdentifier> = drawings.iter().copied().collect();
+        let mut around = drawings;
+        while let Some(id) = rest.pop() {
+            let new = outer.remove(&id).unwrap_or_default().into_iter().filter(|outer| around.insert(*outer));
+            rest.extend(new);
+        }
+        around
+    }
+
+    /// Whether a page or one of its annotations draws one of these drawings.
+    fn draws_one_of(&mut self, page: &Page<'a>, drawings: &HashSet<ObjectIdentifier>) -> bool {
+        let mut of_page = self.add(page.resources(), 0);
+        of_page.retain(|_, id| drawings.contains(id));
+        let is_drawn = !of_page.is_empty() && draws(&contents::of(page).bytes, &of_page).next().is_some();
+        is_drawn || !self.add_annotations(page).is_disjoint(drawings)
+    }
+
+    /// The drawings that are changed, if the document can be, and those of which text may be lost.
+    fn changed(&mut self, can_be_changed: bool) -> (Changed, HashSet<ObjectIdentifier>) {
+        let mut damaged = HashSet::new();
         let mut changed = Changed { repeated: self.repeated, ..Changed::default() };
         let mut ids: Vec<ObjectIdentifier> = self.forms.keys().copied().collect();
         ids.sort_unstable();
@@ -189,24 +232,28 @@ impl<'a> Forms<'a> {
             let mut is_changed = without_repetitions.is_some();
             let mut content = match without_repetitions {
                 Some(content) => Cow::Owned(content),
-                None if form.has_fonts => form.stream.decoded().unwrap_or_default(),
+                // Drawings in it may have text.
+                None if form.has_fonts || !form.inner.is_empty() => form.stream.decoded().unwrap_or_default(),
                 None => continue,
             };
             let mended = repair::mend(&mut content);
-            changed.damaged += usize::from(mended.is_lost);
+            let is_applied = can_be_changed && changed.objects.len() < MAX_OBJECTS / 2;
+            if mended.is_lost || (mended.is_changed && !is_applied) {
+                damaged.insert(id);
+            }
             is_changed |= mended.is_changed | clip_text::draw(&mut content);
             let before = changed.texts.len();
             let mut actual_text =
                 ActualText::of(&content, &form.resources, std::mem::take(&mut changed.texts));
             let has_texts = actual_text.texts.len() > before;
             changed.texts = std::mem::take(&mut actual_text.texts);
-            if (is_changed || has_texts) && changed.objects.len() < MAX_OBJECTS / 2 {
+            if (is_changed || has_texts) && is_applied {
                 changed
                     .objects
                     .push((id.obj_number as usize, stream(form.stream.dict(), &actual_text.content)));
             }
         }
-        changed
+        (changed, damaged)
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let cache = InterpreterCache::new();
     let mut text = String::new();
     let mut totals = Totals::default();
-    totals.counts.damaged_pages = page_tree.pages.saturating_sub(pdf.pages().len()) + forms.damaged;
+    totals.counts.damaged_pages = page_tree.pages.saturating_sub(pdf.pages().len());
     totals.counts.repeated_drawings = forms.repeated;
     totals.counts.skipped_files = attachments::names(&pdf, &catalogue);
     totals.counts.dynamic_forms = usize::from(fields::is_dynamic_form(&catalogue));
@@ -85,7 +85,8 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             carried = None;
             continue;
         }
-        let read = page::read(page, &cache, &mut forms.texts, &mut known_pictures);
+        let mut read = page::read(page, &cache, &mut forms.texts, &mut known_pictures);
+        read.is_damaged |= forms.damaged_pages.contains(&i);
         totals.add(&read);
         if let Some(hidden) = &mut hidden {
             totals.counts.hidden_characters += hidden.characters(i, &read);

@@ -29,6 +29,11 @@ impl Made {
     }
 
     fn read(&self) -> Result<Document, DocumentError> {
+        read_bytes("made.pdf", &pdf(&self.objects()), &Limits::default())
+    }
+
+    /// Its objects. The first one is the catalogue.
+    fn objects(&self) -> Vec<String> {
         let first = 20 + self.more.len();
         let kids: Vec<String> = (0..self.pages.len()).map(|i| format!("{} 0 R", first + 2 * i)).collect();
         let mut objects = vec![
@@ -52,7 +57,7 @@ impl Made {
             ));
             objects.push(stream("", content));
         }
-        read_bytes("made.pdf", &pdf(&objects), &Limits::default())
+        objects
     }
 
     #[track_caller]
@@ -332,6 +337,52 @@ fn text_behind_a_mistake_is_read() {
     let document = drawing.read().expect("a document");
     assert_eq!(document.text, "before\n\nbehind\n");
     assert_eq!(document.notes, [Note::DamagedPages { pages: 1 }]);
+}
+
+/// A drawing with this content, which may draw others and has a font if it is said.
+fn drawing(content: &str, resources: &str) -> String {
+    let of_drawing = "/Type /XObject /Subtype /Form /BBox [0 0 600 800]";
+    stream(&format!("{of_drawing} /Resources << {resources} >>"), content)
+}
+
+#[test]
+fn damaged_drawings_are_counted_by_the_pages_that_draw_them() {
+    let font = "/Font << /F 3 0 R >>";
+    let damaged =
+        |y: f64| drawing(&(at(&[(72.0, y, "before")]) + "(a\n" + &at(&[(72.0, y - 50.0, "behind")])), font);
+    let mut made = Made::new(["/X Do /Y Do /X Do", &at(&[(72.0, 700.0, "plain")]), "/Z Do"]);
+    made.x_objects = "/X 20 0 R /Y 21 0 R /Z 22 0 R /U 23 0 R";
+    made.more = vec![
+        damaged(700.0),
+        damaged(600.0),
+        // It has no font, but what it draws has one.
+        drawing("q ) /X Do Q", "/XObject << /X 20 0 R >>"),
+        // Nothing draws it.
+        damaged(500.0),
+    ];
+    let document = made.read().expect("a document");
+    assert_eq!(document.notes, [Note::DamagedPages { pages: 2 }]);
+    assert_eq!(document.text.matches("behind").count(), 3, "{}", document.text);
+    let second = documents::Options {
+        selection: Some(documents::Selection::parse("2").expect("a page")),
+        ..documents::Options::default()
+    };
+    let document =
+        documents::read_bytes_with("made.pdf", &pdf(&made.objects()), &second).expect("a document");
+    assert!(!document.notes.iter().any(|note| matches!(note, Note::DamagedPages { .. })));
+    // Drawings of annotations may have the same name as others.
+    let appearance = |of: &str| drawing("/X Do", &format!("/XObject << /X {of} 0 R >>"));
+    made.pages = vec![at(&[(72.0, 780.0, "plain")])];
+    made.page = "/Annots [<< /Subtype /Stamp /Rect [0 0 600 800] /AP << /N 25 0 R >> >> << /Subtype /Stamp \
+        /Rect [0 0 600 800] /AP << /N 26 0 R >> >>]";
+    made.more.extend([drawing("", ""), appearance("20"), appearance("24")]);
+    assert_eq!(made.notes(), [Note::DamagedPages { pages: 1 }]);
+    // An encrypted file cannot be changed, so what is behind a mistake is lost.
+    let mended = drawing(&(at(&[(72.0, 700.0, "before")]) + ") " + &at(&[(72.0, 600.0, "behind")])), font);
+    made = Made { x_objects: "/X 20 0 R", more: vec![mended], ..Made::new(["/X Do"]) };
+    assert_eq!(made.notes(), []);
+    made.catalogue = "/Note /Encrypt";
+    assert_eq!(made.notes(), [Note::DamagedPages { pages: 1 }]);
 }
 
 /// Viewers do not show layers that are off.
