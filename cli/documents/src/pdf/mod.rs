@@ -5,8 +5,9 @@
 //!
 //! What the interpreter does not hand over is changed before: drawings that repeat each other without end (`forms.rs`), text
 //! that is only a shape (`clip_text.rs`), mistakes at which it would stop (`repair.rs`), lists with pages that are missing
-//! (`file/page_tree.rs`). Lines, words and tables
-//! follow from where glyphs are (`layout/`), which knows nothing of PDF.
+//! (`file/page_tree.rs`).
+//!
+//! Lines, words and tables follow from where glyphs are (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
 mod canvas;
@@ -20,18 +21,21 @@ mod page;
 mod pictures;
 mod repair;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hayro_interpret::InterpreterCache;
 use hayro_interpret::hayro_syntax::object::Dict;
+use hayro_interpret::hayro_syntax::page::Page;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 use memchr::memmem;
 
 use self::file::bookmarks::Bookmarks;
 use self::file::changes::Objects;
 use self::file::page_tree::PageTree;
-use self::file::{attachments, changes, layers};
+use self::file::{attachments, changes, contents, layers};
 use self::layout::tables::carried::Carried;
+use self::layout::{PlacedText, letters};
 use self::page::PageText;
 use self::pictures::{FEW_LETTERS, Known};
 use crate::counts::Counts;
@@ -67,7 +71,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     objects.append(&mut forms.objects);
     let pdf = changed(pdf, &objects, password);
     let catalogue = catalogue(&pdf);
-    let without_layers = layers::without(&pdf, &catalogue).and_then(|file| open(file, password).ok());
+    let without_layers = layers::without(&pdf, &catalogue, |file| open(file, password).ok());
     let mut hidden = without_layers.as_ref().map(|pdf| HiddenLayers::new(pdf, forms.texts.clone()));
     let bookmarks = Bookmarks::of(&catalogue);
     let cache = InterpreterCache::new();
@@ -165,10 +169,32 @@ impl<'a> HiddenLayers<'a> {
 
     /// Characters on a page that are in layers which are off. `shown` is what the others have.
     fn characters(&mut self, page: usize, shown: &PageText) -> usize {
-        let Some(page) = self.pdf.pages().get(page) else { return 0 };
+        let Some(page) = self.pdf.pages().get(page).filter(|page| may_have_layers(page)) else { return 0 };
         let all = page::read(page, &self.cache, &mut self.texts, &mut Known::default());
-        (all.known + all.hidden).saturating_sub(shown.known + shown.hidden)
+        // Without layers the interpreter leaves out what is shown because one is off. So texts are compared by their places.
+        let key = |drawn: &PlacedText| {
+            let mut text = String::new();
+            letters::write(&drawn.text, &mut text);
+            (drawn.x.to_bits(), drawn.y.to_bits(), text)
+        };
+        let mut known = HashMap::<_, usize>::new();
+        shown.drawn().for_each(|drawn| *known.entry(key(drawn)).or_default() += 1);
+        let is_new = |drawn: &&PlacedText| match known.get_mut(&key(drawn)) {
+            Some(count @ 1..) => {
+                *count -= 1;
+                false
+            }
+            _ => true,
+        };
+        all.drawn().filter(is_new).map(|drawn| letters::visible(&drawn.text)).sum()
     }
+}
+
+/// Whether something on a page may be in a layer: a part of its content, a drawing or an annotation.
+fn may_have_layers(page: &Page<'_>) -> bool {
+    let content = contents::of(page).bytes;
+    let has = |sign: &str| memmem::find(&content, sign.as_bytes()).is_some();
+    !page.resources().properties.is_empty() || has("/OC") || has("Do") || page.raw().contains_key("Annots")
 }
 
 /// Whether the end of a file is missing: the mark at its end, or bytes that it says it has.
@@ -217,7 +243,8 @@ impl Totals {
         self.known += page.known;
         self.pictures += page.pictures;
         counts.unknown_characters += page.unknown;
-        counts.hidden_characters += page.hidden;
+        counts.hidden_characters +=
+            page.hidden.iter().map(|text| letters::visible(&text.text)).sum::<usize>();
         counts.other_numbers += page.other_numbers;
         counts.damaged_pages += usize::from(page.is_damaged);
         if page.known == 0 {

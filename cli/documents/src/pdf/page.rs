@@ -42,8 +42,8 @@ pub(super) struct PageText {
     /// Characters besides white space that are known, and glyphs that are not.
     pub(super) known: usize,
     pub(super) unknown: usize,
-    /// Characters that a reader does not see. They are not among the glyphs.
-    pub(super) hidden: usize,
+    /// Glyphs that a reader does not see.
+    pub(super) hidden: Vec<PlacedText>,
     /// Pictures and drawings.
     pub(super) pictures: usize,
     /// Pictures without text.
@@ -52,6 +52,13 @@ pub(super) struct PageText {
     pub(super) other_numbers: usize,
     /// Whether a part of its content is missing or damaged.
     pub(super) is_damaged: bool,
+}
+
+impl PageText {
+    /// All glyphs, whether a reader sees them or not.
+    pub(super) fn drawn(&self) -> impl Iterator<Item = &PlacedText> {
+        self.glyphs.iter().chain(&self.hidden)
+    }
 }
 
 /// Interprets a page. `texts` are those in place of glyphs in drawings, `known` the pictures of the pages before.
@@ -204,7 +211,7 @@ impl PageReader<'_> {
         for Drawn { text, middle, seen } in self.drawn {
             let letters = letters::visible(&text.text);
             if seen != Seen::Yes && !is_layer {
-                page.hidden += letters;
+                page.hidden.push(text);
                 continue;
             }
             match text.text {

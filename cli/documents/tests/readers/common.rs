@@ -16,6 +16,30 @@ pub fn pdf<T: AsRef<str>>(objects: &[T]) -> Vec<u8> {
     pdf
 }
 
+/// A PDF of these objects, the first of which is packed, with a table of where they are.
+pub fn packed<T: AsRef<str>>(objects: &[T]) -> Vec<u8> {
+    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>() + ">";
+    let (mut file, mut table) = (b"%PDF-1.7\n".to_vec(), String::new());
+    let (pack, end) = (objects.len() + 1, objects.len() + 2);
+    let place = |kind: u8, place: usize| format!("{kind:02x}{place:08x}00");
+    table += &(place(0, 0) + &place(2, pack));
+    let packed = stream(
+        "/Type /ObjStm /N 1 /First 4 /Filter /ASCIIHexDecode",
+        &hex(&format!("1 0 {}", objects[0].as_ref())),
+    );
+    let plain = objects.iter().skip(1).map(AsRef::as_ref).chain([packed.as_str()]);
+    for (number, object) in (2..).zip(plain) {
+        table += &place(1, file.len());
+        file.extend(format!("{number} 0 obj\n{object}\nendobj\n").bytes());
+    }
+    let start = file.len();
+    table += &(place(1, start) + ">");
+    let of_table = format!("/Type /XRef /Size {} /W [1 4 1] /Root 1 0 R /Filter /ASCIIHexDecode", end + 1);
+    file.extend(format!("{end} 0 obj\n{}\nendobj\n", stream(&of_table, &table)).bytes());
+    file.extend(format!("startxref\n{start}\n%%EOF\n").bytes());
+    file
+}
+
 pub fn stream(dictionary: &str, content: &str) -> String {
     format!("<< {dictionary} /Length {} >>\nstream\n{content}\nendstream", content.len())
 }

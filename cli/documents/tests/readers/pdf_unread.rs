@@ -2,7 +2,7 @@
 
 use documents::{Document, DocumentError, Limits, Note, Problem, read_bytes};
 
-use crate::common::{FONT, at, pdf, stream};
+use crate::common::{FONT, at, packed, pdf, stream};
 
 /// A picture of so many pixels.
 fn picture(width: usize, height: usize) -> String {
@@ -422,4 +422,35 @@ fn layers_that_are_off_are_left_out_with_a_note() {
     let none = read("/OCProperties << /OCGs [20 0 R 21 0 R] /D << /OFF [20 0 R 21 0 R] >> >>");
     let error = none.expect_err("nothing").to_string();
     assert!(error.contains("16 hidden characters left out"), "{error}");
+}
+
+#[test]
+fn layers_are_in_drawings_and_packed_catalogues_too() {
+    let layer = |name: &str, y: f64, text: &str| format!("/OC /{name} BDC {} EMC ", at(&[(50.0, y, text)]));
+    let off = "/OCProperties << /OCGs [20 0 R] /D << /OFF [20 0 R] >> >>";
+    let hidden = vec![Note::HiddenCharacters { characters: 8 }];
+    let mut made = Made::new([layer("Off", 600.0, "not shown") + &layer("Not", 500.0, "instead")]);
+    made.properties = "/Off 20 0 R /Not 21 0 R";
+    made.more = vec![
+        "<< /Type /OCG /Name (a) >>".to_owned(),
+        // What is shown because the layer is off.
+        "<< /Type /OCMD /OCGs 20 0 R /P /AllOff >>".to_owned(),
+        drawing(&at(&[(50.0, 600.0, "not shown")]), "/Font << /F 3 0 R >>")
+            .replace("/BBox", "/OC 20 0 R /BBox"),
+    ];
+    made.catalogue = off;
+    let document = made.read().expect("a document");
+    assert_eq!((document.text.as_str(), &document.notes), ("instead\n", &hidden));
+    // A catalogue in a packed object, also where an older one is not packed.
+    for older in ["null", "<< /Type /Catalog /Pages 2 0 R /OCProperties << >> >>"] {
+        let mut objects = made.objects();
+        objects[9] = older.to_owned();
+        let document = read_bytes("made.pdf", &packed(&objects), &Limits::default()).expect("a document");
+        assert_eq!((document.text.as_str(), &document.notes), ("instead\n", &hidden), "{older}");
+    }
+    made.x_objects = "/X 22 0 R";
+    made.pages = vec!["/X Do ".to_owned() + &at(&[(50.0, 500.0, "instead")])];
+    made.properties = "";
+    let document = made.read().expect("a document");
+    assert_eq!((document.text.as_str(), &document.notes), ("instead\n", &hidden));
 }
