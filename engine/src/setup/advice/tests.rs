@@ -150,6 +150,8 @@ fn the_last_planning_is_for_what_needs_clearly_less() {
         let search = Search::with_context(&decider, &options, 3900, 4000);
         let unchanged = search.fitting(Offer::default(), Precision::Graphs).expect("no interrupt");
         let wrong = search.by_arithmetic(None, &[]).expect("no interrupt")[0].offer.clone();
+        // Its graphs are known from then on.
+        search.fitting(wrong.clone(), Precision::Graphs).expect("no interrupt");
         let others = search.by_arithmetic(None, &[(wrong.clone(), None)]).expect("no interrupt");
         // The one that did not fit, said to need so many bytes.
         let chosen = |bytes| {
