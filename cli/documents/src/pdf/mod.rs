@@ -171,7 +171,7 @@ impl<'a> HiddenLayers<'a> {
     fn characters(&mut self, page: usize, shown: &PageText) -> usize {
         let Some(page) = self.pdf.pages().get(page).filter(|page| may_have_layers(page)) else { return 0 };
         let all = page::read(page, &self.cache, &mut self.texts, &mut Known::default());
-        // Without layers the interpreter leaves out what is shown because one is off. So texts are compared by their places.
+        // Without layers the interpreter leaves out what is shown because one is off. So places of texts are compared.
         let key = |drawn: &PlacedText| {
             let mut text = String::new();
             letters::write(&drawn.text, &mut text);

@@ -12,7 +12,7 @@ use hayro_interpret::hayro_syntax::object::Object;
 const MAX_OPERANDS: usize = 10;
 /// Mistakes of a content that are mended. One with more is made to take long.
 const MAX_MISTAKES: usize = 200;
-/// Bytes of a content that are looked at, in its length: an operand that does not end is looked for up to the end.
+/// Bytes of a content that are looked at, as a multiple of its length. Each operand that does not end costs all that follows.
 const MAX_LENGTHS: usize = 4;
 /// So many are looked at in any case.
 const MIN_LOOKED_AT: usize = 1 << 20;
