@@ -6,7 +6,7 @@ use ggml::{InterruptFlag, ReadyGraph, Tensor};
 use crate::EngineError;
 use crate::compute::finite;
 use crate::compute::forward::{
-    BuiltGraph, BuiltPass, INTERMEDIATES, Inputs, NextTokens, RESULT_NORM, Transfer,
+    BuiltGraph, BuiltPass, INTERMEDIATES, Inputs, NextTokens, RESULT_NORM, Transfer, Turn,
 };
 use crate::devices::backends::Backends;
 use crate::devices::placement::Place;
@@ -32,7 +32,7 @@ pub(crate) struct Pass {
 struct Stage {
     place: Place,
     graph: ReadyGraph,
-    /// What the stage before it gives is written here. None in a graph that reads only transfers of it.
+    /// What the stage before it gives is written here, if it computes with that ([`Turn::receives`]).
     input: Option<Tensor>,
     /// What it gives.
     output: Tensor,
@@ -53,16 +53,19 @@ impl Pass {
             let given = [of_graph.residual.clone()].into_iter().chain(exchanges.clone());
             let gives = exchanges.into_iter().chain([result]);
             let stages = graph.into_stages().into_iter().zip(given.zip(gives));
-            let stages = stages.map(move |(graph, (input, output))| {
-                let input = Some(input).filter(Tensor::is_allocated);
-                Stage { place, graph, input, output }
+            let stages = stages.map(move |(graph, (input, output))| Stage {
+                place,
+                graph,
+                input: Some(input),
+                output,
             });
             of_places.push((place, stages));
             inputs.push(of_graph);
         }
-        let next_of = |place: &Place| {
-            let (_, stages) = of_places.iter_mut().find(|(other, _)| other == place)?;
-            stages.next()
+        let next_of = |turn: &Turn| {
+            let (_, stages) = of_places.iter_mut().find(|(place, _)| *place == turn.place)?;
+            let stage = stages.next()?;
+            Some(Stage { input: stage.input.filter(|_| turn.receives), ..stage })
         };
         let stages: Vec<Stage> = turns.iter().filter_map(next_of).collect();
         let last = stages.last();

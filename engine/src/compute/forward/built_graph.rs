@@ -189,9 +189,19 @@ pub struct BuiltPass {
     /// The graphs, one for each place that computes, in the order of their first turns.
     pub graphs: Vec<(Place, BuiltGraph)>,
     /// The places in the order in which they compute. A place has as many turns as its graph has stages.
-    pub turns: Vec<Place>,
+    pub turns: Vec<Turn>,
     /// What the first stage, which is then the host's, computes for devices beside the residual stream: at most one for each.
     pub transfers: Vec<Transfer>,
+}
+
+/// When a place computes a stage of its graph.
+#[derive(Clone, Copy)]
+pub struct Turn {
+    /// The place.
+    pub place: Place,
+    /// Whether it computes with what the place before it gives. The first one does not. Neither does the second one of a pass
+    /// through one layer of a device, if the first one is the host's, which then computes transfers only.
+    pub receives: bool,
 }
 
 /// Numbers that one place computes and another one reads.
@@ -205,27 +215,33 @@ pub struct Transfer {
 /// The graphs of a pass while it is built.
 pub(super) struct PassDraft {
     pub(super) graphs: PerPlace<GraphDraft>,
+    /// The layers that give activations: all layers of the pass, but for the last one where it only writes keys and values.
+    layers: Range<usize>,
     /// As [`BuiltPass::turns`], up to the place that computes now.
-    turns: Vec<Place>,
-    /// As [`BuiltPass::transfers`], with the device.
-    transfers: Vec<(Place, Transfer)>,
+    turns: Vec<Turn>,
+    /// As [`BuiltPass::transfers`].
+    transfers: Vec<TransferDraft>,
+}
+
+/// A transfer while its parts are built.
+struct TransferDraft {
+    /// The device.
+    to: Place,
+    transfer: Transfer,
+    /// How many of its parts nothing computes yet.
+    missing: usize,
 }
 
 impl PassDraft {
-    /// A pass through these graphs, of which nothing is built, that begins in a place.
-    pub(super) fn new(graphs: PerPlace<GraphDraft>, first: Place) -> PassDraft {
-        PassDraft { graphs, turns: vec![first], transfers: Vec::new() }
-    }
-
-    /// Whether the host computes first. It does in a pass through all layers, which looks up embeddings. A pass through one
-    /// layer of a device begins there.
-    pub(super) fn begins_on_host(&self) -> bool {
-        self.turns.first() == Some(&Place::Host)
+    /// A pass through these graphs, of which nothing is built, that begins in a place. `layers` are those that give activations.
+    pub(super) fn new(graphs: PerPlace<GraphDraft>, layers: Range<usize>, first: Place) -> PassDraft {
+        let turns = vec![Turn { place: first, receives: false }];
+        PassDraft { graphs, layers, turns, transfers: Vec::new() }
     }
 
     /// The place that computes now.
     fn place(&self) -> Place {
-        self.turns.last().copied().unwrap_or(Place::Host)
+        self.turns.last().map_or(Place::Host, |turn| turn.place)
     }
 
     /// Has a place compute with `x`, `[n_embd, n]`, which the place before it gives. Nothing changes where that is the
@@ -237,47 +253,64 @@ impl PassDraft {
         }
         let n = x.dim(1);
         self.graphs[from].sent = Some(x);
-        self.turns.push(to);
+        self.turns.push(Turn { place: to, receives: true });
         self.graphs[to].receive(n)
     }
 
-    /// `x` `[m, n]` of the host's first stage in a device's graph: the part with this number of so many that the device gets.
-    pub(super) fn transfer(&mut self, x: &Tensor, to: Place, (part, parts): (usize, usize)) -> Tensor {
+    /// Hands `x` `[m, n]`, which the host's first stage computes for a layer, to the device with these layers. The device gets what
+    /// is for its layers of this pass together. Returns `x` in the device's graph.
+    pub(super) fn transfer(
+        &mut self,
+        x: &Tensor,
+        to: Place,
+        layer: usize,
+        of_device: Range<usize>,
+    ) -> Tensor {
+        let layers = of_device.start.max(self.layers.start)..of_device.end.min(self.layers.end);
         let [m, n, ..] = x.shape().0;
-        let in_place = |place: Place| self.graphs[place].ctx.input("transfer", Type::F32, [m, n, parts]);
-        if self.transfers.iter().all(|(place, _)| *place != to) {
-            self.transfers.push((to, Transfer { from: in_place(Place::Host).output(), to: in_place(to) }));
+        let shape = [m, n, layers.len()];
+        let in_place = |place: Place| self.graphs[place].ctx.input("transfer", Type::F32, shape);
+        if self.transfers.iter().all(|draft| draft.to != to) {
+            let transfer = Transfer { from: in_place(Place::Host).output(), to: in_place(to) };
+            self.transfers.push(TransferDraft { to, transfer, missing: layers.len() });
         }
         let host = &mut self.graphs[Place::Host];
-        let Some((_, transfer)) = self.transfers.iter().find(|(place, _)| *place == to) else {
-            return host.ctx.refuse("transfer", "the device has none".into());
+        let draft = self.transfers.iter_mut().find(|draft| draft.to == to);
+        let Some((draft, part)) = draft.zip(layer.checked_sub(layers.start)) else {
+            return host.ctx.refuse("transfer", format!("layer {layer} is none of {layers:?}"));
         };
+        draft.missing -= 1;
         let part_of = |ctx: &Context, all: &Tensor| {
             ctx.view(all, [m, n], [4 * m, 4 * m * n, 4 * m * n], 4 * m * n * part)
         };
-        let copied = host.ctx.copy(x, &part_of(&host.ctx, &transfer.from));
+        let copied = host.ctx.copy(x, &part_of(&host.ctx, &draft.transfer.from));
         host.effects.nodes.push(copied);
-        part_of(&self.graphs[to].ctx, &transfer.to)
+        part_of(&self.graphs[to].ctx, &draft.transfer.to)
     }
 
     /// The graphs that compute `result`, which belongs to that of the place that computes now. A pass that begins on a device
     /// begins on the host instead, if that computes anything for it.
     pub(super) fn finish(self, result: Tensor) -> BuiltPass {
-        let (last, begins_on_host) = (self.place(), self.begins_on_host());
-        let PassDraft { mut graphs, mut turns, transfers } = self;
-        if let Some((_, transfer)) = transfers.first().filter(|_| !begins_on_host) {
-            turns.insert(0, Place::Host);
-            graphs[Place::Host].sent = Some(transfer.from.clone());
+        let last = self.place();
+        let PassDraft { mut graphs, mut turns, transfers, .. } = self;
+        if transfers.iter().any(|draft| draft.missing > 0) {
+            // Otherwise memory that nothing has written would pass to the device.
+            graphs[Place::Host].ctx.refuse("transfer", "no layer computes a part of it".into());
+        }
+        let begins_on_host = turns.first().is_some_and(|turn| turn.place == Place::Host);
+        if let Some(draft) = transfers.first().filter(|_| !begins_on_host) {
+            turns.insert(0, Turn { place: Place::Host, receives: false });
+            graphs[Place::Host].sent = Some(draft.transfer.from.clone());
         }
         let mut drafts = graphs.map(Some);
         let mut built = Vec::new();
-        for place in &turns {
+        for Turn { place, .. } in &turns {
             let Some(mut draft) = drafts[*place].take() else { continue };
             let given =
                 if *place == last { Some(result.clone()) } else { draft.sent.take().map(Tensor::output) };
             built.extend(given.map(|given| (*place, draft.finish(given))));
         }
-        let transfers = transfers.into_iter().map(|(_, transfer)| transfer).collect();
+        let transfers = transfers.into_iter().map(|draft| draft.transfer).collect();
         BuiltPass { graphs: built, turns, transfers }
     }
 }

@@ -22,7 +22,9 @@ use models::arch::{NormKind, RopeStyle};
 use models::spec::{LayerTensors, MixerTensors, ModelSpec, Rope, RopeScaling};
 
 pub use self::attention::{predict_scores, record_attention};
-pub use self::built_graph::{BuiltGraph, BuiltPass, Inputs, NextTokens, OutputTokens, TextChunk, Transfer};
+pub use self::built_graph::{
+    BuiltGraph, BuiltPass, Inputs, NextTokens, OutputTokens, TextChunk, Transfer, Turn,
+};
 use self::built_graph::{Effects, GraphDraft, PassDraft};
 pub(crate) use self::rotation::needs_products;
 use crate::compute::weights::Weights;
@@ -407,7 +409,8 @@ impl Forward {
             draft.effects.has_logits = outputs != OutputTokens::None;
             draft.effects.texts = texts.len();
         });
-        let mut pass = PassDraft::new(graphs, Place::Host);
+        let giving = n_layers.saturating_sub(usize::from(outputs == OutputTokens::None));
+        let mut pass = PassDraft::new(graphs, 0..giving, Place::Host);
         let GraphDraft { ctx, inputs, effects, .. } = &mut pass.graphs[Place::Host];
         let mut x = self.embed(ctx, inputs);
         effects.check_embeddings(ctx, &x);
@@ -432,8 +435,8 @@ impl Forward {
     /// One layer for a chunk of a text. `rows` are those that it writes or, where it attends to another layer's, only
     /// reads. With [`OutputTokens::All`] the graph writes what it gives to the residual stream. With
     /// [`OutputTokens::Last`] the result is the logits of the last token, and the layer must be the last one. If the
-    /// layer's experts are in another place, a second graph computes them there. Stages are as those of
-    /// [`Forward::model_graphs`].
+    /// layer's experts are in another place, a second graph computes them there. Where a layer of a device has embeddings of its
+    /// own, one on the host computes what it gets of them. Stages are as those of [`Forward::model_graphs`].
     pub fn layer_graphs(
         &self,
         layer: usize,
@@ -444,7 +447,8 @@ impl Forward {
         let place = self.placement.of(layer);
         let operations = self.operation_tensors(layer, rows, chunk.len);
         let draft = |_| self.draft(self.layer_tensors() + operations, chunk.len);
-        let mut pass = PassDraft::new(self.placement.per_place(draft), place);
+        let giving = layer..layer + usize::from(outputs != OutputTokens::None);
+        let mut pass = PassDraft::new(self.placement.per_place(draft), giving, place);
         let ctx = pass.graphs[place].ctx.clone();
         let texts = [TextRows { number: 0, first: 0, len: chunk.len, rows }];
         let x = self.layer(&mut pass, layer, &chunk.input(&ctx), &texts, outputs);

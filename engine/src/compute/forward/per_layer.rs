@@ -32,11 +32,7 @@ impl Forward {
         effects.check_embeddings(ctx, &own);
         let input = match place {
             Place::Host => input,
-            Place::Device(_) => {
-                let layers =
-                    if pass.begins_on_host() { self.placement.layers(place) } else { layer..layer + 1 };
-                pass.transfer(&input, place, (layer - layers.start, layers.len()))
-            }
+            Place::Device(_) => pass.transfer(&input, place, layer, self.placement.layers(place)),
         };
         let ctx = &pass.graphs[place].ctx;
         let input = ctx.rows(&input, tokens - n, n);
