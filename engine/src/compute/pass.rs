@@ -16,8 +16,6 @@ use crate::devices::workspace::Workspace;
 pub(crate) struct Pass {
     /// The stages of all graphs in the order in which they are computed.
     stages: Vec<Stage>,
-    /// The inputs of each graph.
-    inputs: Vec<Inputs>,
     /// What is copied after the first stage.
     transfers: Vec<Transfer>,
     /// What the last stage gives.
@@ -32,6 +30,8 @@ pub(crate) struct Pass {
 struct Stage {
     place: Place,
     graph: ReadyGraph,
+    /// What is filled before the first stage of a graph.
+    inputs: Option<Inputs>,
     /// What the stage before it gives is written here, if it computes with that ([`Turn::receives`]).
     input: Option<Tensor>,
     /// What it gives.
@@ -45,7 +45,7 @@ impl Pass {
     /// A pass through graphs that the model's `Forward` built.
     pub(crate) fn new(pass: BuiltPass, workspace: &mut Workspace) -> Result<Pass, EngineError> {
         let BuiltPass { graphs, turns, transfers } = pass;
-        let (mut of_places, mut inputs, mut probes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut of_places, mut probes) = (Vec::new(), Vec::new());
         for (place, built) in graphs {
             let graph = workspace.prepare(place, built.graph()?)?;
             let BuiltGraph { inputs: of_graph, result, exchanges, probes: of_embeddings, .. } = built;
@@ -53,14 +53,15 @@ impl Pass {
             let given = [of_graph.residual.clone()].into_iter().chain(exchanges.clone());
             let gives = exchanges.into_iter().chain([result]);
             let stages = graph.into_stages().into_iter().zip(given.zip(gives));
+            let mut inputs = Some(of_graph);
             let stages = stages.map(move |(graph, (input, output))| Stage {
                 place,
                 graph,
+                inputs: inputs.take(),
                 input: Some(input),
                 output,
             });
             of_places.push((place, stages));
-            inputs.push(of_graph);
         }
         let next_of = |turn: &Turn| {
             let (_, stages) = of_places.iter_mut().find(|(place, _)| *place == turn.place)?;
@@ -71,7 +72,7 @@ impl Pass {
         let last = stages.last();
         let result = last.map(|stage| stage.output.clone());
         let result_norm = last.and_then(|stage| stage.graph.find(RESULT_NORM));
-        Ok(Pass { stages, inputs, transfers, result, result_norm, probes })
+        Ok(Pass { stages, transfers, result, result_norm, probes })
     }
 
     /// Computes the pass for the next tokens of its texts: to its end, or until `interrupt` is set.
@@ -99,7 +100,8 @@ impl Pass {
         self.run(backends, texts, interrupt, Backends::start)
     }
 
-    /// Computes all stages, the last one by `run_last`. Each but the first gets what the one before it gives.
+    /// Computes all stages, the last one by `run_last`. Each but the first gets what the one before it gives. The inputs of a graph
+    /// are filled as late as possible: who writes to a GPU may wait for the pass before, and the host can compute meanwhile.
     fn run(
         &self,
         backends: &Backends,
@@ -107,9 +109,10 @@ impl Pass {
         interrupt: Option<&InterruptFlag>,
         run_last: RunStage,
     ) -> Result<(), EngineError> {
-        self.inputs.iter().try_for_each(|inputs| inputs.fill(texts))?;
+        let fill = |stage: &Stage| stage.inputs.iter().try_for_each(|inputs| inputs.fill(texts));
         let mut transfers = self.transfers.iter();
         for (stage, next) in self.stages.iter().zip(self.stages.iter().skip(1)) {
+            fill(stage)?;
             backends.compute(stage.place, &stage.graph, interrupt)?;
             for Transfer { from, to } in transfers.by_ref() {
                 to.copy_from(0, from, 0, from.bytes())?;
@@ -119,6 +122,7 @@ impl Pass {
             }
         }
         if let Some(last) = self.stages.last() {
+            fill(last)?;
             run_last(backends, last.place, &last.graph, interrupt)?;
         }
         self.probes.iter().try_for_each(|probe| finite::check(&probe.to_vec()?))
