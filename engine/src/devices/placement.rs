@@ -70,15 +70,18 @@ impl Placement {
         Placement { layers, devices: counts.len(), firsts, host_experts: first, host_residual: false }
     }
 
-    /// The same, but the last `joint` layers are all in one place: on the last device that has any layers, which takes them from
-    /// those before it.
+    /// The same, but the last `joint` layers are all in one place: on the device for which the fewest layers move, the last of
+    /// several. It takes all layers behind its own, and those before it that are missing.
     pub fn with_joint_layers(layers: usize, joint: usize, counts: &[usize]) -> Placement {
-        let mut counts = counts[..counts.len().min(MAX_DEVICES)].to_vec();
-        let mut of_devices = counts.iter_mut().rev().skip_while(|count| **count == 0);
-        if let Some(last) = of_devices.next() {
-            let mut missing = joint.saturating_sub(*last);
-            *last += missing;
-            for count in of_devices {
+        let mut counts = Placement::over(layers, counts).counts();
+        let behind = |device: usize| counts[device + 1..].iter().sum::<usize>();
+        let missing = |device: usize| joint.saturating_sub(counts[device] + behind(device));
+        let of_devices = (0..counts.len()).rev().filter(|device| counts[*device] > 0);
+        if let Some(device) = of_devices.min_by_key(|device| behind(*device) + missing(*device)) {
+            let (behind, mut missing) = (behind(device), missing(device));
+            counts[device] += behind + missing;
+            counts[device + 1..].fill(0);
+            for count in counts[..device].iter_mut().rev() {
                 let taken = missing.min(*count);
                 (*count, missing) = (*count - taken, missing - taken);
             }
@@ -285,8 +288,10 @@ mod tests {
         assert_eq!(counts(&[1]), [4]);
         assert_eq!(counts(&[7, 0]), [7, 0]);
         assert_eq!([counts(&[3, 3]), counts(&[1, 1]), counts(&[2, 5])], [[2, 4], [0, 4], [2, 5]]);
-        assert_eq!(counts(&[2, 1, 1]), [0, 0, 4]);
-        assert_eq!(counts(&[usize::MAX, 1]), [6, 4]);
+        // Where the last device would have few, another one has them, with all behind.
+        assert_eq!([counts(&[8, 1]), counts(&[3, 1]), counts(&[1, 3])], [[9, 0], [4, 0], [0, 4]]);
+        assert_eq!([counts(&[2, 1, 1]), counts(&[1, 2, 1])], [[4, 0, 0], [0, 4, 0]]);
+        assert_eq!([counts(&[usize::MAX, 1]), counts(&[usize::MAX, 3])], [[10, 0], [6, 4]]);
         assert_eq!(Placement::with_joint_layers(10, 0, &[3, 3]), Placement::over(10, &[3, 3]));
     }
 

@@ -97,8 +97,8 @@ impl ModelSpec {
         self.recurrent_layer(layer).is_none() && !self.shares_kv(layer)
     }
 
-    /// How many of the last layers attend to the keys and values of others, or are attended to by these, with all layers between
-    /// them; 0 where none are.
+    /// How many of the last layers have to be in one place: from the first one whose rows others attend to. 0 where none are
+    /// shared.
     pub fn joint_layers(&self) -> usize {
         let shared = (0..self.n_layers).filter(|layer| self.shares_kv(*layer));
         shared.map(|layer| self.n_layers - self.kv_layer(layer)).max().unwrap_or(0)
