@@ -339,6 +339,8 @@ struct GraphCase {
     scratch: Option<ScratchRows>,
     /// Whether old rows are read in groups, in graphs through one layer.
     has_groups: bool,
+    /// The layers of each device, in graphs through all layers, where a device gets the embeddings of all its layers at once.
+    with_embeddings: Option<Vec<usize>>,
 }
 
 /// What the graphs of a session depend on in its layout.
@@ -409,7 +411,7 @@ impl GraphShape {
 enum Nearness {
     /// Layers are in other places, or chunks have another length.
     Far,
-    /// Another session, with layers in the same places.
+    /// Another session, with layers in the same places; or one whose devices get the embeddings of more or fewer layers.
     Like,
     /// The same with rows of the same types, which are prepared alike.
     LikeRows,
@@ -434,6 +436,7 @@ impl GraphCase {
             has_rows_of && (places(self.placement), self.chunk) == (places(other.placement), other.chunk);
         match (self == other, is_like) {
             (true, _) => Nearness::Same,
+            (_, true) if self.with_embeddings != other.with_embeddings => Nearness::Like,
             (_, true) if self.shape == other.shape => Nearness::Near,
             (_, true) if self.shape.has_types_of(&other.shape) => Nearness::LikeRows,
             (_, true) => Nearness::Like,
@@ -483,7 +486,7 @@ impl Measurements {
         layout: &Layout,
         options: &PlanOptions,
     ) -> Result<ComputeBytes, EngineError> {
-        let (of_model, of_layer) = cases(layout, options);
+        let (of_model, of_layer) = cases(spec, layout, options);
         let known_model = same(&self.known().model, &of_model);
         let none = || options.placement.per_place(|_| 0);
         let known_layer =
@@ -517,8 +520,13 @@ impl Measurements {
 
     /// What the graphs of a session take, as far as it is known: those of the nearest session that was measured, and the
     /// share by which they may differ. That is infinite where nothing like it was measured.
-    pub(super) fn estimate(&self, layout: &Layout, options: &PlanOptions) -> (ComputeBytes, f64) {
-        let (of_model, of_layer) = cases(layout, options);
+    pub(super) fn estimate(
+        &self,
+        spec: &ModelSpec,
+        layout: &Layout,
+        options: &PlanOptions,
+    ) -> (ComputeBytes, f64) {
+        let (of_model, of_layer) = cases(spec, layout, options);
         let known = self.known();
         let model = nearest(&known.model, &of_model);
         let layer = of_layer.map(|case| nearest(&known.layer, &case));
@@ -542,7 +550,7 @@ impl Measurements {
 }
 
 /// The graphs of a session: those through all layers, and those through one, which exact prefill has.
-fn cases(layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase>) {
+fn cases(spec: &ModelSpec, layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase>) {
     let (shape, placement) = (GraphShape::of(layout, options), options.placement.without_residual());
     let chunk = options.chunk_in(layout);
     let of_layer = options.prefill.is_by_layer().then(|| {
@@ -550,8 +558,55 @@ fn cases(layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase
         let rows = || ScratchRows { text, end: options.read_in(layout).end };
         let (chunk, scratch) = (chunk.min(text), shape.reads_whole_lanes().then(rows));
         let has_groups = options.has_groups(layout);
-        GraphCase { shape: shape.clone(), placement, chunk, steps: 1, sessions: 1, scratch, has_groups }
+        GraphCase {
+            shape: shape.clone(),
+            placement,
+            chunk,
+            steps: 1,
+            sessions: 1,
+            scratch,
+            has_groups,
+            with_embeddings: None,
+        }
     });
     let (steps, sessions) = (options.steps_in(layout), options.sessions);
-    (GraphCase { shape, placement, chunk, steps, sessions, scratch: None, has_groups: false }, of_layer)
+    let with_embeddings = spec.per_layer_width.map(|_| placement.counts());
+    let of_model = GraphCase {
+        shape,
+        placement,
+        chunk,
+        steps,
+        sessions,
+        scratch: None,
+        has_groups: false,
+        with_embeddings,
+    };
+    (of_model, of_layer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a device gets with each chunk may be a large part of what its graphs take.
+    #[test]
+    fn graphs_with_embeddings_of_more_layers_are_not_near() {
+        let nearness = |has_embeddings: bool| {
+            let [one, other] = [20, 41].map(|on_device| {
+                let placement = Placement::new(42, on_device);
+                GraphCase {
+                    shape: GraphShape { v_type: Type::F16, layers: Vec::new() },
+                    placement,
+                    chunk: 512,
+                    steps: 1,
+                    sessions: 1,
+                    scratch: None,
+                    has_groups: false,
+                    with_embeddings: has_embeddings.then(|| placement.counts()),
+                }
+            });
+            one.nearness(&other)
+        };
+        assert_eq!([false, true].map(nearness), [Nearness::Near, Nearness::Like]);
+    }
 }

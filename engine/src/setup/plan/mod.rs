@@ -227,7 +227,7 @@ impl Plan {
         options: &PlanOptions,
         known: &Measurements,
     ) -> Result<(Plan, f64), EngineError> {
-        let (compute, margin) = known.estimate(layout, options);
+        let (compute, margin) = known.estimate(spec, layout, options);
         let weights = known.weights(spec, tensors, options)?;
         Ok((Plan::by_arithmetic(spec, tensors, layout, options, &weights, compute), margin))
     }
