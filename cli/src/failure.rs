@@ -325,8 +325,8 @@ fn hint_text(hint: &Hint) -> String {
             "use a smaller context (-c), a smaller KV budget (--kv-budget) or a smaller model"
         }
         Hint::LessMemory { on_device: true } => {
-            "use a smaller context (-c), a smaller KV budget (--kv-budget) or fewer layers on the GPU (-ngl), or allow \
-             more GPU memory (--memory)"
+            "use a smaller context (-c), a smaller KV budget (--kv-budget) or fewer layers on the GPU (-ngl, 0 for none), \
+             or allow more GPU memory (--memory)"
         }
         Hint::SmallerSession { on_device: false } => {
             "use another --policy, smaller types (-ctk q8_0 -ctv q8_0) or a smaller context (-c); `longhand plan` \
@@ -334,7 +334,7 @@ fn hint_text(hint: &Hint) -> String {
         }
         Hint::SmallerSession { on_device: true } => {
             "use another --policy, smaller types (-ctk q8_0 -ctv q8_0), a smaller context (-c) or fewer layers on the \
-             GPU (-ngl); `longhand plan` shows their memory"
+             GPU (-ngl, 0 for none); `longhand plan` shows their memory"
         }
         Hint::LeaveDeviceMemoryFree => {
             "other programs may use the same GPU: leave more of its memory to them with --memory, or use --device cpu"

@@ -417,13 +417,13 @@ impl fmt::Display for Hint {
                 "use a smaller context, a smaller KV budget or a smaller model"
             }
             Hint::LessMemory { on_device: true } => {
-                "use a smaller context or a smaller KV budget, put fewer layers on the device, or allow more of its memory"
+                "use a smaller context or a smaller KV budget, put fewer layers or none on the device, or allow more of its memory"
             }
             Hint::SmallerSession { on_device: false } => {
                 "use a policy that keeps less, smaller cache types or a smaller context"
             }
             Hint::SmallerSession { on_device: true } => {
-                "use a policy that keeps less, smaller cache types or a smaller context, or put fewer layers on the device"
+                "use a policy that keeps less, smaller cache types or a smaller context, or put fewer layers or none on the device"
             }
             Hint::LeaveDeviceMemoryFree => {
                 "other programs may use the same GPU; leave more of its memory free, or compute on the CPU"

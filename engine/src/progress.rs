@@ -93,10 +93,17 @@ pub enum Notice {
         /// Whether it is worth no message.
         expected: bool,
     },
-    /// Not even one layer fits the free memory of the GPU, so the CPU computes everything.
+    /// The fewest layers that can be on a GPU do not fit its free memory, so the CPU computes everything.
     NothingFitsGpu {
         /// Bytes that could have been used.
         free: usize,
+        /// How many layers: one, or the last ones that have to be in one place because they share rows.
+        layers: usize,
+    },
+    /// More layers are on GPUs than were asked for, or they are shared in another way: the last ones share rows.
+    LayersTogether {
+        /// Layers that have to be in one place.
+        layers: usize,
     },
     /// Only some of the layers are on the GPU.
     LayersOnGpu {

@@ -26,7 +26,8 @@ pub struct DeviceArgs {
     /// How the layers on several GPUs are shared, also -ts: 3,1 is three quarters and one [default: by their memory]
     #[arg(long, value_name = "SHARES", value_parser = shares, allow_hyphen_values = true)]
     pub tensor_split: Option<Shares>,
-    /// Layers on GPUs, beginning with the last layer, also -ngl: a number, all, or auto (as many as fit)
+    /// Layers on GPUs, beginning with the last layer, also -ngl: a number, all, or auto (as many as fit). The last layers that share
+    /// rows are there together or not at all
     #[arg(long, visible_alias = "gpu-layers", value_name = "N", default_value = "auto", value_parser = layers)]
     pub n_gpu_layers: GpuLayers,
     /// Layers whose experts stay on the CPU while GPUs compute the rest, beginning with the first layer, also -ncmoe:

@@ -68,10 +68,16 @@ fn notice_text(notice: &Notice) -> Option<String> {
     Some(match notice {
         Notice::NoGpu { expected: true, .. } => return None,
         Notice::NoGpu { reason, .. } => format!("note: no GPU is used: {reason}"),
-        Notice::NothingFitsGpu { free } => format!(
-            "note: no GPU is used: not even one layer fits in the {} of free GPU memory",
-            format::bytes(*free)
-        ),
+        Notice::NothingFitsGpu { free, layers } => {
+            let what = match layers {
+                1 => "not even one layer fits".to_owned(),
+                layers => format!("the last {layers} layers share rows and have to be together; they do not fit"),
+            };
+            format!("note: no GPU is used: {what} in the {} of free GPU memory", format::bytes(*free))
+        }
+        Notice::LayersTogether { layers } => {
+            format!("note: the last {layers} layers share rows, so one GPU has them all, whatever -ngl and --tensor-split say")
+        }
         Notice::LayersOnGpu { on_gpu, layers } => {
             format!("note: {on_gpu} of {layers} layers are on the GPU, the others on the CPU")
         }

@@ -133,7 +133,8 @@ pub struct DeviceOptions {
     /// Which device.
     pub kind: DeviceKind,
     /// How many of the last layers are on it; more than the model has means all. The last of several devices has the last
-    /// layers, and the first one at most those that the others leave.
+    /// layers, and the first one at most those that the others leave. The last layers that share rows are on one device
+    /// together, which may take them from others.
     pub layers: usize,
     /// Bytes allocated on it at most. What the driver and ggml take is not among them:
     /// [`plan::DRIVER_BYTES`](crate::setup::plan::DRIVER_BYTES),
@@ -395,7 +396,7 @@ pub(crate) fn check_device_model(
     if devices.peek().is_none() {
         return Ok(());
     }
-    // The host computes experts, or embeddings of layers, before the device does.
+    // Embeddings of layers pass to the device after the first stage, which has to be the host's only one. Experts there have more.
     if spec.per_layer_width.is_some() && spec.experts.is_some() {
         let what = "embeddings of each layer beside experts".into();
         return Err(unfit(path, what, "they are computed on the CPU only".into(), Hint::UseCpu));

@@ -312,9 +312,13 @@ impl Decision {
         let (on_gpu, layers) = (self.placement.on_devices(), spec.n_layers);
         if on_gpu == 0 {
             if options.gpu_layers == GpuLayers::Auto {
-                observer.notice(Notice::NothingFitsGpu { free: self.target.limit().unwrap_or(0) });
+                let (free, layers) = (self.target.limit().unwrap_or(0), self.target.fewest_layers());
+                observer.notice(Notice::NothingFitsGpu { free, layers });
             }
             return;
+        }
+        if !self.target.is_as_asked(self.placement) {
+            observer.notice(Notice::LayersTogether { layers: self.target.fewest_layers() });
         }
         if devices.len() > 1 || devices.iter().any(|device| device.kind.is_remote()) {
             let kinds = devices.iter().map(|device| device.kind);

@@ -97,12 +97,12 @@ pub struct SetupOptions {
     pub repack: bool,
     /// What computes.
     pub device: DeviceRequest,
-    /// How many of the last layers GPUs compute.
+    /// How many of the last layers GPUs compute. Those that share rows are on one GPU, or all on the CPU.
     pub gpu_layers: GpuLayers,
     /// Of how many of the first layers the experts stay on the host although GPUs compute the rest.
     pub host_experts: HostExperts,
     /// How the layers on several GPUs are shared, as numbers in any proportion: 3 and 1 are three quarters and one. A GPU
-    /// without a number has none. Empty is by their memory.
+    /// without a number has none. Layers that share rows are on one GPU nevertheless. Empty is by their memory.
     pub gpu_shares: Vec<f64>,
     /// Limit on the memory of each GPU in bytes, the driver's part included: one for all of them, or one for each. Empty is
     /// what is free.

@@ -45,7 +45,7 @@ pub enum GpuLayers {
     /// As many as fit their memory.
     #[default]
     Auto,
-    /// This many; more than the model has means all.
+    /// This many; more than the model has means all. The last layers that share rows are there together or not at all.
     Count(usize),
 }
 
@@ -349,6 +349,19 @@ impl Target {
             GpuLayers::Count(count) => count.max(self.joint_layers).min(layers),
             GpuLayers::Auto => layers,
         }
+    }
+
+    /// The fewest layers that can be on devices: one, or those that have to be in one place.
+    pub fn fewest_layers(&self) -> usize {
+        self.joint_layers.max(1)
+    }
+
+    /// Whether devices have no more layers than were asked for, and share them as was asked for. Layers that have to be in one
+    /// place may change both.
+    pub(super) fn is_as_asked(&self, placement: Placement) -> bool {
+        let on_devices = placement.on_devices();
+        let has_more = matches!(self.layers, GpuLayers::Count(count) if on_devices > count);
+        !has_more && (self.shares.is_empty() || self.spread(on_devices) == placement.counts())
     }
 
     /// The placement of `layers` layers if memory were no question.

@@ -250,7 +250,13 @@ impl<'a> Answer<'a> {
         let target = self.forecast.target();
         let plan = self.best().plan();
         if !target.devices.is_empty() && self.best().placement().on_devices() == 0 {
-            return format!("not even one layer fits the {} {}", self.gpus(), format::bytes(limit));
+            let what = match target.fewest_layers() {
+                1 => "not even one layer fits".to_owned(),
+                layers => {
+                    format!("the last {layers} layers share rows and have to be together; they do not fit")
+                }
+            };
+            return format!("{what} the {} {}", self.gpus(), format::bytes(limit));
         }
         let (needed, limit, place) = match target.host_limit.filter(|_| !target.host_holds(plan)) {
             Some(free) => (plan.total(), free, "main memory"),
@@ -281,8 +287,10 @@ impl<'a> Answer<'a> {
                     _ => "",
                 };
                 let layers = match target.layers {
-                    GpuLayers::Count(_) => ", or fewer layers on the GPU (-ngl)",
-                    GpuLayers::Auto => ", or the CPU (--device cpu)",
+                    GpuLayers::Count(count) if count > target.fewest_layers() => {
+                        ", or fewer layers on the GPU (-ngl)"
+                    }
+                    _ => ", or the CPU (--device cpu)",
                 };
                 format!("use a smaller file type{experts}{layers}\n")
             }
