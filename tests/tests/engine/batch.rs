@@ -10,13 +10,13 @@ use longhand::generation::{Batch, GenerateOptions, Generated, Sampler, SamplerOp
 use longhand::setup::plan::{Plan, PlanOptions};
 use longhand::testing::kv::{Layout, PolicyChoice};
 use longhand::testing::outline::tensor_outlines;
-use longhand::{Engine, EngineError, InterruptFlag, Session, SessionOptions};
+use longhand::{Engine, EngineError, EngineOptions, InterruptFlag, Session, SessionOptions};
 use models::tokenizer::Tokenizer;
 use tests::fixtures::{
-    bounded_policies, embedded_model, family_cases, family_model, golden_cases, golden_model, options,
-    plan_options, random_tokens, session, sync, tiny_model, with_policy,
+    bounded_policies, embedded_model, family_cases, family_model, family_model_with, golden_cases,
+    golden_model, options, plan_options, random_tokens, session, sync, tiny_model, with_policy,
 };
-use tests::{device_tolerance, devices, is_gpu};
+use tests::{device_tolerance, devices, engine_options, host_devices, is_gpu};
 
 /// Tokens of each answer.
 const LIMIT: usize = 12;
@@ -149,6 +149,19 @@ fn all_architectures_answer_together() {
         let name = case["name"].as_str().expect("a name");
         let engine = family_model(name);
         compare(name, &engine, &[(); 3].map(|()| without_drafts(options(48, "full"))), tolerance(name));
+    }
+}
+
+/// Single tokens and drafts on a device, which gets the embeddings that layers have of their own for the tokens of all sessions.
+#[test]
+fn layers_that_share_rows_answer_together() {
+    let name = "gemma4-shared-kv-f32";
+    let on_device = EngineOptions { devices: host_devices(&[usize::MAX]), ..engine_options() };
+    let engine = family_model_with(name, &on_device);
+    assert_eq!(engine.layers_on_devices(), engine.spec().n_layers);
+    for drafts in [[0, 0, 0], [0, 7, 15]] {
+        let of_sessions = drafts.map(|draft| SessionOptions { draft, ..options(48, "full") });
+        compare(name, &engine, &of_sessions, 1e-2 + device_tolerance());
     }
 }
 

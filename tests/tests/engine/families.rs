@@ -341,8 +341,10 @@ fn interrupted_texts_go_on_in_layers_that_share_rows() {
 fn damaged_embeddings_of_layers_are_named() {
     for name in ["gemma4-shared-kv-f32", "gemma4-shared-mqa-q8_0"] {
         let (file, tensor) = (family_file(name), "per_layer_token_embd.weight");
-        let options = EngineOptions { devices: Vec::new(), ..tests::engine_options() };
-        assert_eq!(blamed_tensor(&file, tensor, &options).as_deref(), Some(tensor), "{name}");
+        for devices in [Vec::new(), tests::host_devices(&[usize::MAX])] {
+            let options = EngineOptions { devices, ..tests::engine_options() };
+            assert_eq!(blamed_tensor(&file, tensor, &options).as_deref(), Some(tensor), "{name}");
+        }
     }
 }
 

@@ -5,18 +5,24 @@
 use std::sync::Arc;
 
 use longhand::policy::PolicyChoice;
+use longhand::progress::Notice;
 use longhand::reading::Prefill;
 use longhand::setup::plan::{DRIVER_BYTES, Plan};
 use longhand::setup::{Context, DeviceRequest, GpuLayers};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
-use longhand::{Engine, EngineOptions, Model, ModelSource, Session, SessionOptions, Setup, SetupOptions};
+use longhand::{
+    Engine, EngineOptions, Model, ModelSource, Observer, Progress, Session, SessionOptions, Setup,
+    SetupOptions,
+};
 use models::gguf::GgufFile;
 use models::gguf::write::GgufWriter;
 use models::spec::{KvSharing, ModelSpec, ModelTensors};
 use models::types::TensorType;
-use tests::fixtures::{Random, family_file, max_difference, model_in_memory, plan_options, random_tokens};
-use tests::{device_tolerance, host_devices};
+use tests::fixtures::{
+    Random, family_file, max_difference, model_in_memory, options, plan_options, random_tokens, session, sync,
+};
+use tests::{device_tolerance, host_devices, is_portable};
 
 use crate::placements::logits;
 
@@ -39,6 +45,8 @@ fn file() -> Vec<u8> {
     let mut spec = spec_of("gemma4-shared-kv-f32");
     let sharing = spec.kv_sharing.expect("layers that share rows");
     spec.n_layers = LAYERS;
+    // Wide, so that what passes to devices is a large part of what graphs take.
+    spec.per_layer_width = Some(128);
     let local = spec.local_layers.as_mut().expect("local layers");
     local.is_local = (0..LAYERS).map(|layer| layer % 2 == 0).collect();
     spec.kv_sharing =
@@ -75,8 +83,11 @@ fn random_file(spec: &ModelSpec) -> Vec<u8> {
     bytes
 }
 
+/// The model with so many layers on each device.
 fn open(layers: &[usize]) -> Arc<Engine> {
-    model_in_memory("the random model", file(), &engine_options(layers))
+    let engine = model_in_memory("the random model", file(), &engine_options(layers));
+    assert_eq!(engine.placement().counts(), layers);
+    engine
 }
 
 #[test]
@@ -123,16 +134,40 @@ fn two_devices_compute_the_same_as_one() {
     }
 }
 
+/// Several tokens at once, all of which have logits.
+#[test]
+fn verified_tokens_are_the_same() {
+    let [host, one, two] = [&[][..], &[LAYERS], &[2, 4]].map(|layers| {
+        let engine = open(layers);
+        let (mut session, tokens) = (session(&engine, options(60, "full")), random_tokens(&engine, 40, 5));
+        sync(&mut session, &tokens[..31]);
+        // Windows bound how many.
+        let end = 31 + session.steps_at_once(9);
+        assert!(end > 32);
+        session.verify(&tokens[31..end]).expect("logits").to_vec()
+    });
+    for other in [one, two] {
+        let difference = max_difference(&host, &other);
+        assert!(difference < 1e-2 + device_tolerance(), "{difference:e}");
+    }
+}
+
 /// What the host computes for devices is planned too.
 #[test]
 fn the_memory_of_all_places_is_planned() {
-    for (layers, prefill) in
-        [(&[LAYERS][..], Prefill::Exact), (&[LAYERS], Prefill::Streaming), (&[2, 4], Prefill::Exact)]
-    {
+    // With so much slack whole chunks are read through all layers.
+    let h2o = "h2o:heavy=40,recent=20,slack=80";
+    for (layers, policy, prefill) in [
+        (&[LAYERS][..], "full", Prefill::Exact),
+        (&[LAYERS], "full", Prefill::Streaming),
+        (&[LAYERS], h2o, Prefill::Exact),
+        (&[LAYERS], h2o, Prefill::Streaming),
+        (&[2, 4], "full", Prefill::Exact),
+    ] {
         let mut options = engine_options(layers);
         options.devices.iter_mut().for_each(|device| device.memory = Some(1 << 30));
         let engine = Engine::open(&ModelSource::Bytes(file().into()), &options).expect("the model opens");
-        let asked = SessionOptions { prefill, chunk: 64, ..tests::fixtures::options(300, "full") };
+        let asked = SessionOptions { prefill, chunk: 64, ..tests::fixtures::options(300, policy) };
         let mut session = Session::new(&engine, asked).expect("a session");
         let tokens = random_tokens(&engine, 280, 9);
         // Windows take memory in a later text.
@@ -145,17 +180,35 @@ fn the_memory_of_all_places_is_planned() {
         let outline = tensor_outlines(engine.file());
         let plan = Plan::new(engine.spec(), &outline, session.store().layout(), &options).expect("a plan");
         assert_eq!(plan.weights, engine.weight_bytes());
+        let case = format!("{layers:?} {policy} {prefill:?}");
+        let (compute, planned) =
+            (session.compute_bytes(), plan.places().map(|place| place.compute).sum::<usize>());
+        // As in other tests of devices, what graphs with portable operations take is known to 1 %.
+        let more = if is_portable() { planned / 100 } else { 0 };
+        assert!(compute <= planned + more, "{case}: {planned} planned, {compute} allocated");
+        assert!(planned <= 2 * compute, "{case}: {planned} planned, {compute} allocated");
         for device in 0..layers.len() {
             let used = engine.backends().at(Place::Device(device)).memory_used();
             let (peak, planned) = (used.map_or(0, |(_, peak)| peak), plan.device_allocated(device));
-            let case = format!("{layers:?} {prefill:?}, device {device}");
+            let case = format!("{case}, device {device}");
             assert!(peak <= planned + planned / 100 + 65536, "{case}: {planned} planned, {peak} allocated");
             assert!(planned <= peak * 13 / 10 + 65536, "{case}: {planned} planned, {peak} allocated");
         }
     }
 }
 
-/// Layers that share rows are on a device together, however few layers are asked for.
+#[derive(Default)]
+struct Notices(Vec<Notice>);
+
+impl Observer for Notices {
+    fn progress(&mut self, _: Progress) {}
+
+    fn notice(&mut self, notice: Notice) {
+        self.0.push(notice);
+    }
+}
+
+/// Layers that share rows are on a device together, however few layers are asked for. A notice says so.
 #[test]
 fn layers_that_share_rows_are_placed_together() {
     let model = Model::open(ModelSource::Bytes(file().into())).expect("the model opens");
@@ -170,16 +223,29 @@ fn layers_that_share_rows_are_placed_together() {
             policy: Some(PolicyChoice::default()),
             ..SetupOptions::default()
         };
-        let setup = Setup::resolve(&model, &options, 50, &mut ()).expect("a setup");
-        setup.engine_options().devices.iter().map(|device| device.layers).collect::<Vec<_>>()
+        let mut notices = Notices::default();
+        let setup = Setup::resolve(&model, &options, 50, &mut notices).expect("a setup");
+        let devices = &setup.engine_options().devices;
+        let layers: Vec<_> = devices.iter().map(|device| (device.kind, device.layers)).collect();
+        let told = notices.0.contains(&Notice::LayersTogether { layers: JOINT_LAYERS });
+        let nothing_fits = notices.0.iter().find_map(|notice| match notice {
+            Notice::NothingFitsGpu { layers, .. } => Some(*layers),
+            _ => None,
+        });
+        assert_eq!(nothing_fits, layers.is_empty().then_some(JOINT_LAYERS).filter(|_| !memory.is_empty()));
+        (layers.into_iter().map(|(_, layers)| layers).collect::<Vec<_>>(), told)
     };
     const ENOUGH: usize = 1 << 30;
-    assert_eq!(placed(1, GpuLayers::Count(1), &[], &[ENOUGH]), [JOINT_LAYERS]);
-    assert_eq!(placed(1, GpuLayers::Count(5), &[], &[ENOUGH]), [5]);
-    assert!(placed(1, GpuLayers::Count(0), &[], &[ENOUGH]).is_empty());
-    assert_eq!(placed(2, GpuLayers::Auto, &[1.0, 1.0], &[ENOUGH; 2]), [2, 4]);
+    assert_eq!(placed(1, GpuLayers::Auto, &[], &[ENOUGH]), (vec![LAYERS], false));
+    assert_eq!(placed(1, GpuLayers::Count(1), &[], &[ENOUGH]), (vec![JOINT_LAYERS], true));
+    assert_eq!(placed(1, GpuLayers::Count(5), &[], &[ENOUGH]), (vec![5], false));
+    assert_eq!(placed(1, GpuLayers::Count(0), &[], &[]), (vec![], false));
+    assert_eq!(placed(2, GpuLayers::Auto, &[1.0, 1.0], &[ENOUGH; 2]), (vec![2, 4], true));
+    assert_eq!(placed(2, GpuLayers::Auto, &[1.0, 3.0], &[ENOUGH; 2]), (vec![2, 4], false));
+    // A small device does not get them for a small share.
+    assert_eq!(placed(2, GpuLayers::Auto, &[2.0, 1.0], &[ENOUGH, 100_000]), (vec![LAYERS], true));
     // What fits neither device stays on the host.
-    assert!(placed(1, GpuLayers::Auto, &[], &[100_000]).is_empty());
+    assert_eq!(placed(1, GpuLayers::Auto, &[], &[100_000]), (vec![], false));
 }
 
 #[test]
