@@ -396,7 +396,8 @@ pub(crate) fn check_device_model(
     if devices.peek().is_none() {
         return Ok(());
     }
-    // Embeddings of layers pass to the device after the first stage, which has to be the host's only one. Experts there have more.
+    // Embeddings of layers pass to the device after the first stage, which has to be the host's only one. Where experts are on the
+    // host, it has more.
     if spec.per_layer_width.is_some() && spec.experts.is_some() {
         let what = "embeddings of each layer beside experts".into();
         return Err(unfit(path, what, "they are computed on the CPU only".into(), Hint::UseCpu));

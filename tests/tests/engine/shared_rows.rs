@@ -226,14 +226,14 @@ fn layers_that_share_rows_are_placed_together() {
         let mut notices = Notices::default();
         let setup = Setup::resolve(&model, &options, 50, &mut notices).expect("a setup");
         let devices = &setup.engine_options().devices;
-        let layers: Vec<_> = devices.iter().map(|device| (device.kind, device.layers)).collect();
+        let layers: Vec<usize> = devices.iter().map(|device| device.layers).collect();
         let told = notices.0.contains(&Notice::LayersTogether { layers: JOINT_LAYERS });
         let nothing_fits = notices.0.iter().find_map(|notice| match notice {
             Notice::NothingFitsGpu { layers, .. } => Some(*layers),
             _ => None,
         });
         assert_eq!(nothing_fits, layers.is_empty().then_some(JOINT_LAYERS).filter(|_| !memory.is_empty()));
-        (layers.into_iter().map(|(_, layers)| layers).collect::<Vec<_>>(), told)
+        (layers, told)
     };
     const ENOUGH: usize = 1 << 30;
     assert_eq!(placed(1, GpuLayers::Auto, &[], &[ENOUGH]), (vec![LAYERS], false));
