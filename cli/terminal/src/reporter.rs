@@ -68,13 +68,11 @@ fn notice_text(notice: &Notice) -> Option<String> {
     Some(match notice {
         Notice::NoGpu { expected: true, .. } => return None,
         Notice::NoGpu { reason, .. } => format!("note: no GPU is used: {reason}"),
-        Notice::NothingFitsGpu { free, layers } => {
-            let what = match layers {
-                1 => "not even one layer fits".to_owned(),
-                layers => format!("the last {layers} layers share rows and have to be together; they do not fit"),
-            };
-            format!("note: no GPU is used: {what} in the {} of free GPU memory", format::bytes(*free))
-        }
+        Notice::NothingFitsGpu { free, layers } => format!(
+            "note: no GPU is used: {} in the {} of free GPU memory",
+            nothing_fits(*layers),
+            format::bytes(*free)
+        ),
         Notice::LayersTogether { layers } => {
             format!("note: the last {layers} layers share rows, so one GPU has them all, whatever -ngl and --tensor-split say")
         }
@@ -142,6 +140,14 @@ fn notice_text(notice: &Notice) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// That not even the fewest layers that a GPU can have fit it.
+pub fn nothing_fits(fewest_layers: usize) -> String {
+    match fewest_layers {
+        1 => "not even one layer fits".to_owned(),
+        layers => format!("the last {layers} layers share rows and have to be together; they do not fit"),
+    }
 }
 
 /// That ggml's operations compute attention on a device, for this reason.

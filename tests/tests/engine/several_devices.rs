@@ -32,7 +32,7 @@ use crate::placements::{Notices, check_interrupted, logits};
 const PREFILLS: [Prefill; 2] = [Prefill::Exact, Prefill::Streaming];
 
 /// The last layers on devices, so many on each, with weights as in the file.
-fn engine_options(layers: &[usize]) -> EngineOptions {
+pub fn engine_options(layers: &[usize]) -> EngineOptions {
     EngineOptions {
         threads: Some(1),
         repack: false,

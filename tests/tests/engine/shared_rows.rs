@@ -11,10 +11,7 @@ use longhand::setup::plan::{DRIVER_BYTES, Plan};
 use longhand::setup::{Context, DeviceRequest, GpuLayers};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
-use longhand::{
-    Engine, EngineOptions, Model, ModelSource, Observer, Progress, Session, SessionOptions, Setup,
-    SetupOptions,
-};
+use longhand::{Engine, EngineOptions, Model, ModelSource, Session, SessionOptions, Setup, SetupOptions};
 use models::gguf::GgufFile;
 use models::gguf::write::GgufWriter;
 use models::spec::{KvSharing, ModelSpec, ModelTensors};
@@ -24,21 +21,12 @@ use tests::fixtures::{
 };
 use tests::{device_tolerance, host_devices, is_portable};
 
-use crate::placements::logits;
+use crate::placements::{Notices, logits};
+use crate::several_devices::engine_options;
 
 const LAYERS: usize = 6;
 /// The last two layers attend to the rows of the two before them.
 const JOINT_LAYERS: usize = 4;
-
-/// The last layers on devices, so many on each.
-fn engine_options(layers: &[usize]) -> EngineOptions {
-    EngineOptions {
-        threads: Some(1),
-        repack: false,
-        devices: host_devices(layers),
-        ..EngineOptions::default()
-    }
-}
 
 /// A random model like `gemma4-shared-kv-f32`, whose first layers share nothing.
 fn file() -> Vec<u8> {
@@ -194,17 +182,6 @@ fn the_memory_of_all_places_is_planned() {
             assert!(peak <= planned + planned / 100 + 65536, "{case}: {planned} planned, {peak} allocated");
             assert!(planned <= peak * 13 / 10 + 65536, "{case}: {planned} planned, {peak} allocated");
         }
-    }
-}
-
-#[derive(Default)]
-struct Notices(Vec<Notice>);
-
-impl Observer for Notices {
-    fn progress(&mut self, _: Progress) {}
-
-    fn notice(&mut self, notice: Notice) {
-        self.0.push(notice);
     }
 }
 

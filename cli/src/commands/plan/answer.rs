@@ -7,7 +7,7 @@ use longhand::setup::{Forecast, GpuLayers, HostExperts, SessionForecast, rank};
 use serde_json::{Value, json};
 use terminal::format;
 use terminal::prefill::PrefillArg;
-use terminal::reporter::portable_operations;
+use terminal::reporter::{nothing_fits, portable_operations};
 use terminal::table::Table;
 
 use crate::commands::plan::{PlanArgs, PlanRow};
@@ -250,12 +250,7 @@ impl<'a> Answer<'a> {
         let target = self.forecast.target();
         let plan = self.best().plan();
         if !target.devices.is_empty() && self.best().placement().on_devices() == 0 {
-            let what = match target.fewest_layers() {
-                1 => "not even one layer fits".to_owned(),
-                layers => {
-                    format!("the last {layers} layers share rows and have to be together; they do not fit")
-                }
-            };
+            let what = nothing_fits(target.fewest_layers());
             return format!("{what} the {} {}", self.gpus(), format::bytes(limit));
         }
         let (needed, limit, place) = match target.host_limit.filter(|_| !target.host_holds(plan)) {

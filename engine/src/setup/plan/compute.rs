@@ -339,8 +339,8 @@ struct GraphCase {
     scratch: Option<ScratchRows>,
     /// Whether old rows are read in groups, in graphs through one layer.
     has_groups: bool,
-    /// The layers of each device, in graphs through all layers, where a device gets the embeddings of all its layers at once.
-    with_embeddings: Option<Vec<usize>>,
+    /// Whether each device gets the embeddings of all its layers at once, in graphs through all layers.
+    has_embeddings: bool,
 }
 
 /// What the graphs of a session depend on in its layout.
@@ -434,9 +434,10 @@ impl GraphCase {
             !self.shape.reads_whole_lanes() || self.shape == other.shape && self.scratch == other.scratch;
         let is_like =
             has_rows_of && (places(self.placement), self.chunk) == (places(other.placement), other.chunk);
+        let has_other_embeddings = self.has_embeddings && self.placement.counts() != other.placement.counts();
         match (self == other, is_like) {
             (true, _) => Nearness::Same,
-            (_, true) if self.with_embeddings != other.with_embeddings => Nearness::Like,
+            (_, true) if has_other_embeddings => Nearness::Like,
             (_, true) if self.shape == other.shape => Nearness::Near,
             (_, true) if self.shape.has_types_of(&other.shape) => Nearness::LikeRows,
             (_, true) => Nearness::Like,
@@ -553,34 +554,29 @@ impl Measurements {
 fn cases(spec: &ModelSpec, layout: &Layout, options: &PlanOptions) -> (GraphCase, Option<GraphCase>) {
     let (shape, placement) = (GraphShape::of(layout, options), options.placement.without_residual());
     let chunk = options.chunk_in(layout);
-    let of_layer = options.prefill.is_by_layer().then(|| {
-        let text = options.prompt_in(layout);
-        let rows = || ScratchRows { text, end: options.read_in(layout).end };
-        let (chunk, scratch) = (chunk.min(text), shape.reads_whole_lanes().then(rows));
-        let has_groups = options.has_groups(layout);
-        GraphCase {
-            shape: shape.clone(),
-            placement,
-            chunk,
-            steps: 1,
-            sessions: 1,
-            scratch,
-            has_groups,
-            with_embeddings: None,
-        }
-    });
-    let (steps, sessions) = (options.steps_in(layout), options.sessions);
-    let with_embeddings = spec.per_layer_width.map(|_| placement.counts());
     let of_model = GraphCase {
         shape,
         placement,
         chunk,
-        steps,
-        sessions,
+        steps: options.steps_in(layout),
+        sessions: options.sessions,
         scratch: None,
         has_groups: false,
-        with_embeddings,
+        has_embeddings: spec.per_layer_width.is_some(),
     };
+    let of_layer = options.prefill.is_by_layer().then(|| {
+        let text = options.prompt_in(layout);
+        let rows = || ScratchRows { text, end: options.read_in(layout).end };
+        GraphCase {
+            chunk: chunk.min(text),
+            steps: 1,
+            sessions: 1,
+            scratch: of_model.shape.reads_whole_lanes().then(rows),
+            has_groups: options.has_groups(layout),
+            has_embeddings: false,
+            ..of_model.clone()
+        }
+    });
     (of_model, of_layer)
 }
 
@@ -602,7 +598,7 @@ mod tests {
                     sessions: 1,
                     scratch: None,
                     has_groups: false,
-                    with_embeddings: has_embeddings.then(|| placement.counts()),
+                    has_embeddings,
                 }
             });
             one.nearness(&other)
