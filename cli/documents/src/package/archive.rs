@@ -44,10 +44,10 @@ impl<'a> Archive<'a> {
         let count = entries(&right);
         let mut zip = ZipArchive::new(Cursor::new(right)).map_err(damaged)?;
         let mut of_same_name = count.saturating_sub(zip.len());
+        // A name that is not UTF-8 would not be found by its text.
         let names: Vec<String> = zip.file_names().map(str::to_owned).collect();
         let mut places = HashMap::new();
-        for name in names {
-            let Some(place) = zip.index_for_name(&name) else { continue };
+        for (place, name) in names.into_iter().enumerate() {
             // Some programs do not say that their names are UTF-8.
             let raw = (!name.is_ascii()).then(|| zip.by_index_raw(place).ok()).flatten();
             let utf8 = raw.and_then(|entry| String::from_utf8(entry.name_raw().to_vec()).ok());
