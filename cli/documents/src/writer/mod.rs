@@ -121,6 +121,16 @@ impl Writer {
         }
     }
 
+    /// Begins text that is raised or lowered within such text. Returns whether it is: else it is a part of it.
+    pub(crate) fn begin_inner_script(&mut self, level: Level) -> bool {
+        self.scripts.begin_inner(level)
+    }
+
+    /// Ends it.
+    pub(crate) fn end_inner_script(&mut self) {
+        self.scripts.end_inner();
+    }
+
     fn end_scripts(&mut self, next: Option<char>) {
         if self.scripts.is_empty() {
             return;

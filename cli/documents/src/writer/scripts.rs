@@ -39,6 +39,8 @@ pub(crate) struct Scripts {
     parts: Vec<(Level, String)>,
     /// A raised text and the stroke of a fraction.
     numerator: Option<char>,
+    /// Open texts within the last part that are raised or lowered again: their signs, and where they begin.
+    inner: Vec<(char, usize)>,
 }
 
 impl Scripts {
@@ -62,6 +64,27 @@ impl Scripts {
         }
     }
 
+    /// Begins text that is raised or lowered within the last part, if that has text.
+    pub(crate) fn begin_inner(&mut self, level: Level) -> bool {
+        let Some((_, text)) = self.parts.last().filter(|(_, text)| !text.trim().is_empty()) else {
+            return false;
+        };
+        self.inner.push((if level == Level::Lowered { '_' } else { '^' }, text.len()));
+        true
+    }
+
+    /// Ends it.
+    pub(crate) fn end_inner(&mut self) {
+        let Some((sign, start)) = self.inner.pop() else { return };
+        let Some((_, text)) = self.parts.last_mut() else { return };
+        // Nothing is left of it if the part ended meanwhile.
+        let Some(inner) = text.get(start..).filter(|inner| !inner.trim().is_empty()) else { return };
+        let inner = grouped(inner.trim(), None);
+        text.truncate(start);
+        text.push(sign);
+        text.push_str(&inner);
+    }
+
     /// Whether text on the line is the stroke of a fraction between raised and lowered text.
     pub(crate) fn takes(&mut self, text: &str) -> bool {
         let stroke = match text {
@@ -78,6 +101,7 @@ impl Scripts {
     /// Ends the text: how it is written after `before`, the text that it touches, and before `next`.
     pub(crate) fn take(&mut self, before: &str, next: Option<char>) -> String {
         let parts = std::mem::take(&mut self.parts);
+        self.inner.clear();
         let stroke = self.numerator.take();
         if let (Some(_), [(Level::Raised, above), (Level::Lowered, below)]) = (stroke, &parts[..]) {
             // 3 1/2 is not 31/2.

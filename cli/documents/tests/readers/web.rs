@@ -777,3 +777,43 @@ fn a_table_in_a_cell_does_not_break_the_row() {
     // Text that only a table arranges is not one cell.
     check("<table><tr><td>a<table><tr><td>b<td>c</table><td>d</table>", "a\n\nb | c\n\nd\n");
 }
+
+/// A page need not write its body, to which rules belong all the same.
+#[test]
+fn rules_know_a_body_that_is_not_written() {
+    let rules = "body{counter-reset:s}h2{counter-reset:t}h2::before{counter-increment:s;content:counter(s) '. '}\
+        h3::before{counter-increment:t;content:counter(s) '.' counter(t) ' '}body>i,html i.x{display:none}";
+    let page = "<h2>A</h2><h3>In</h3><h3>Out</h3><h2>B</h2><h3>Last</h3><i>no</i><p>yes <i class=x>no</i>";
+    let wanted = "## 1. A\n\n### 1.1 In\n\n### 1.2 Out\n\n## 2. B\n\n### 2.1 Last\n\nyes\n";
+    check(&format!("<!doctype html><style>{rules}</style>{page}"), wanted);
+    check(&format!("<!doctype html><html><head><style>{rules}</style></head><body>{page}"), wanted);
+    check(&format!("<!doctype html><style>{rules}</style>text {page}"), &format!("text\n\n{wanted}"));
+}
+
+#[test]
+fn raised_text_in_raised_text_keeps_its_place() {
+    check(
+        "<!doctype html><p>e<sup>x<sup>2</sup></sup>, a<sub>i<sub>j+1</sub></sub>y, 10<sup>n<sub>k</sub></sup>m, \
+         <sup><span style='vertical-align:super'>2</span></sup>H",
+        "e^(x^2), a_(i_(j+1)) y, 10^(n_k) m, ^2H\n",
+    );
+}
+
+#[test]
+fn signs_of_style_sheets_that_say_yes_or_no_are_read() {
+    check(
+        "<!doctype html><style>.y::before{content:'\\2714'}.n::before{content:'\\2718 '}p::before{content:'\\2022'}</style>\
+         <ul><li class=y>Alarm<li class=n>Lift</ul><p>Note",
+        "✔ Alarm\n✘ Lift\n\nNote\n",
+    );
+}
+
+#[test]
+fn letters_that_show_their_background_are_seen() {
+    check_hidden(
+        "<!doctype html><style>h1{color:transparent;background:linear-gradient(red,blue);-webkit-background-clip:text}</style>\
+         <h1>Seen</h1><p style='color:transparent'>hidden</p><p>end",
+        "# Seen\n\nend\n",
+        1,
+    );
+}

@@ -109,6 +109,11 @@ struct Tag {
 }
 
 impl Tag {
+    /// The start of an element without attributes.
+    fn named(name: &[u8]) -> Tag {
+        Tag { name: name.to_vec(), attributes: Vec::new(), is_closed: false }
+    }
+
     /// The value of an attribute.
     fn attribute(&self, name: &str) -> Option<String> {
         let found = self.attributes.iter().find(|(known, _)| known == name.as_bytes())?;

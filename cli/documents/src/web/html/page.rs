@@ -32,6 +32,8 @@ pub(super) struct Open {
     /// Whether nothing of it is there.
     is_absent: bool,
     is_struck: bool,
+    /// Whether it is raised or lowered within text that is so itself.
+    is_inner_script: bool,
     /// Whether the page itself hides it.
     begins_hiding: bool,
     /// Whether its parts stand beside each other, each on its own.
@@ -47,6 +49,8 @@ pub(super) struct Page<'a> {
     pub(super) known: Prepass,
     places: &'a mut Places,
     is_xml: bool,
+    /// Whether the body has begun, which HTML need not write.
+    has_body: bool,
     pub(super) elements: Elements<Open>,
     /// The open elements as rules see them, if rules look at them, and what is in each of them so far.
     around: Vec<Subject>,
@@ -94,6 +98,7 @@ impl<'a> Page<'a> {
             known,
             places,
             is_xml,
+            has_body: is_xml,
             elements: Elements::default(),
             around: Vec::new(),
             siblings: vec![Siblings::default()],
@@ -156,10 +161,24 @@ impl<'a> Page<'a> {
             }
             return;
         }
+        if !self.has_body && begins_body(&token, self.elements.len() == 0) {
+            self.begin_body(&token);
+        }
         match token {
             Token::Start(tag) => self.start(tag),
             Token::End(name) => self.end_tag(name),
             Token::Text(text) => self.text(text),
+        }
+    }
+
+    /// Begins what HTML need not write: rules of style may look at it, and counters belong to it.
+    fn begin_body(&mut self, token: &Token) {
+        self.has_body = true;
+        if self.elements.len() == 0 {
+            self.start(&Tag::named(b"html"));
+        }
+        if !matches!(token, Token::Start(tag) if tag.name == b"body") {
+            self.start(&Tag::named(b"body"));
         }
     }
 
@@ -276,7 +295,14 @@ impl<'a> Page<'a> {
         if may_hide && !is_absent && !self.known.opens(tag) {
             self.doubtful.push(self.elements.len());
         }
-        let look = self.look_of(tag, &declared);
+        let mut look = self.look_of(tag, &declared);
+        let is_script = |level: Level| matches!(level, Level::Raised | Level::Lowered);
+        let is_inner_script = declared.level.is_some_and(is_script)
+            && is_script(self.look().level)
+            && self.writer.begin_inner_script(look.level);
+        if is_inner_script {
+            look.level = self.look().level;
+        }
         let begins_hiding = is_absent || declared.is_seen() == Some(false) || declared.color.is_some();
         if begins_hiding {
             self.is_counted &= self.is_absent();
@@ -295,7 +321,8 @@ impl<'a> Page<'a> {
             self.writer.begin_struck();
         }
         let divides = declared.layout.divides();
-        self.elements.push(name, Open { look, is_absent, is_struck, begins_hiding, divides, role });
+        self.elements
+            .push(name, Open { look, is_absent, is_struck, is_inner_script, begins_hiding, divides, role });
         if let Some(subject) = subject.filter(|_| self.known.sheet.looks_around) {
             self.around.push(subject);
             self.siblings.push(Siblings::default());
@@ -416,7 +443,11 @@ impl<'a> Page<'a> {
             is_outside: around.is_outside || declared.is_outside == Some(true),
             level,
             is_link,
-            color: declared.color.or(around.color),
+            color: if declared.shows_ground == Some(true) {
+                Some(Color::Unknown)
+            } else {
+                declared.color.or(around.color)
+            },
             background,
         }
     }
@@ -464,6 +495,9 @@ impl<'a> Page<'a> {
                 self.siblings.pop();
                 self.pass(Some(subject));
             }
+            if open.is_inner_script {
+                self.writer.end_inner_script();
+            }
             if open.is_struck {
                 self.writer.end_struck();
             }
@@ -474,6 +508,27 @@ impl<'a> Page<'a> {
                 self.end(open.role);
             }
         }
+    }
+}
+
+/// Whether a piece of a page is the first of its body.
+fn begins_body(token: &Token, is_outermost: bool) -> bool {
+    const HEAD: &[&[u8]] = &[
+        b"html",
+        b"head",
+        b"title",
+        b"meta",
+        b"link",
+        b"base",
+        b"style",
+        b"script",
+        b"template",
+        b"noscript",
+    ];
+    match token {
+        Token::Start(tag) => !HEAD.contains(&tag.name.as_slice()),
+        Token::Text(text) => is_outermost && !text.trim().is_empty(),
+        Token::End(_) => false,
     }
 }
 

@@ -114,6 +114,11 @@ impl Counting {
     }
 }
 
+/// Whether a sign says yes or no.
+fn is_tick(c: char) -> bool {
+    matches!(c, '☐' | '☑' | '☒' | '✓' | '✔' | '✗' | '✘' | '✅' | '❌' | '❎')
+}
+
 fn is_currency(c: char) -> bool {
     matches!(c, '$' | '\u{a2}'..='\u{a5}' | '\u{20a0}'..='\u{20cf}')
 }
@@ -181,8 +186,9 @@ fn pieces(value: &str) -> Option<Vec<Piece>> {
 impl Piece {
     /// Whether it is more than an ornament.
     fn says_something(&self) -> bool {
-        let says =
-            |c: char| c.is_alphanumeric() || is_currency(c) || matches!(c, '%' | '‰' | '°' | '§' | '№');
+        let says = |c: char| {
+            c.is_alphanumeric() || is_currency(c) || is_tick(c) || matches!(c, '%' | '‰' | '°' | '§' | '№')
+        };
         match self {
             Piece::Text(text) => text.contains(says),
             _ => true,
@@ -295,7 +301,7 @@ impl Counters {
             }
         }
         // A gap of its margins: a number or a word does not touch the text behind it.
-        let is_apart = has_number || text.ends_with(|c: char| c.is_alphanumeric() || c == ':');
+        let is_apart = has_number || text.ends_with(|c: char| c.is_alphanumeric() || is_tick(c) || c == ':');
         if is_before && is_apart && !text.ends_with(char::is_whitespace) {
             text.push(' ');
         }
@@ -325,6 +331,7 @@ mod tests {
             ("content: counter(a); font-family: Oswald", "3 "),
             ("content: 'Note'", "Note "),
             ("content: '$'", "$"),
+            ("content: '\\2713'", "✓ "),
             ("content: 'No. ' !important; font-family: Arial, sans-serif", "No. "),
         ] {
             assert_eq!(text(declarations), Ok(Some(expected.to_owned())), "{declarations}");

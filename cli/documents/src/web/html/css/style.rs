@@ -32,6 +32,8 @@ pub(crate) struct Declared {
     /// Two halves of one way to be cut off.
     is_flat: Option<bool>,
     hides_overflow: Option<bool>,
+    /// Whether its letters show its background, whatever their colour.
+    pub(crate) shows_ground: Option<bool>,
 }
 
 /// The declarations of a `style` attribute or of a rule. Those that are important replace all others.
@@ -79,7 +81,8 @@ impl Declared {
     }
 
     fn set(&mut self, name: &str, value: &str) {
-        let is_zero = || pixels(value) == Some(0.0);
+        // A box of a pixel shows no letter.
+        let is_flat = || pixels(value).is_some_and(|size| (0.0..=1.0).contains(&size));
         self.layout.set(name, value);
         match name {
             "display" => self.is_absent = Some(value == "none"),
@@ -101,13 +104,35 @@ impl Declared {
                 self.is_outside = Some(inner.is_some() && is_point);
             }
             "clip-path" => {
-                let inset = value.strip_prefix("inset(").and_then(|inner| inner.strip_suffix(')'));
-                let share = inset.and_then(|inner| inner.trim().strip_suffix('%')?.parse::<f32>().ok());
-                self.is_outside = Some(share.is_some_and(|share| share >= 50.0));
+                let (shape, inner) = function(value).unwrap_or_default();
+                let first = inner.split([' ', ',']).next().unwrap_or_default();
+                let share = first.strip_suffix('%').and_then(|share| share.parse::<f32>().ok());
+                self.is_outside = Some(match shape {
+                    "inset" => share.is_some_and(|share| share >= 50.0),
+                    "circle" | "ellipse" => pixels(first) == Some(0.0),
+                    "polygon" => {
+                        inner.split([' ', ',']).all(|side| side.is_empty() || pixels(side) == Some(0.0))
+                    }
+                    _ => false,
+                });
             }
-            "transform" => self.is_outside = Some(value.replace(' ', "") == "scale(0)"),
+            "transform" => {
+                let (name, inner) = function(value).unwrap_or_default();
+                let first = pixels(inner.split(',').next().unwrap_or_default().trim());
+                self.is_outside = Some(match name {
+                    "scale" | "scalex" | "scaley" | "scale3d" => first == Some(0.0),
+                    "translate" | "translatex" | "translatey" | "translate3d" => {
+                        first.is_some_and(|distance| distance <= FAR)
+                    }
+                    _ => false,
+                });
+            }
+            "filter" => {
+                let (name, inner) = function(value).unwrap_or_default();
+                self.is_outside = Some(name == "opacity" && pixels(inner.trim()) == Some(0.0));
+            }
             "width" | "height" | "max-height" | "max-width" => {
-                self.is_flat = Some(self.is_flat == Some(true) || is_zero());
+                self.is_flat = Some(self.is_flat == Some(true) || is_flat());
             }
             "overflow" => self.hides_overflow = Some(value == "hidden" || value == "clip"),
             "font-size" => self.is_tiny = Some(pixels(value).is_some_and(|size| size <= TINY)),
@@ -122,6 +147,7 @@ impl Declared {
             "background" if value != "none" && value != "inherit" => {
                 self.background = Some(Color::parse(value))
             }
+            "background-clip" | "-webkit-background-clip" => self.shows_ground = Some(value == "text"),
             "background-image" if value != "none" => self.background = Some(Color::Unknown),
             "text-decoration" | "text-decoration-line" => {
                 self.is_struck = Some(value.contains("line-through")).filter(|is_struck| *is_struck);
@@ -154,6 +180,7 @@ impl Declared {
             layout: self.layout.replaced_by(other.layout),
             is_flat: other.is_flat.or(self.is_flat),
             hides_overflow: other.hides_overflow.or(self.hides_overflow),
+            shows_ground: other.shows_ground.or(self.shows_ground),
         }
     }
 }
@@ -168,6 +195,11 @@ pub(crate) fn is_icon_font(value: &str) -> bool {
 pub(crate) fn important(value: &str) -> Option<&str> {
     let (value, mark) = value.rsplit_once('!')?;
     mark.trim().eq_ignore_ascii_case("important").then_some(value)
+}
+
+/// The name of a function in small letters and what is within its brackets, if a value is one.
+fn function(value: &str) -> Option<(&str, &str)> {
+    value.strip_suffix(')')?.split_once('(').filter(|(_, inner)| !inner.contains(['(', ')']))
 }
 
 /// A length in pixels. Lengths that depend on others are `None`.
@@ -208,12 +240,28 @@ mod tests {
             "clip:rect(1px, 1px, 1px, 1px)",
             "clip-path: inset(50%)",
             "height:0;overflow:hidden",
+            "position:absolute;width:1px;height:1px;overflow:hidden",
+            "clip-path: circle(0)",
+            "clip-path: polygon(0 0, 0 0, 0 0)",
+            "transform: scaleY(0)",
+            "transform: translateX(-9999px)",
+            "filter: opacity(0%)",
         ] {
             assert_eq!(of(style).is_outside, Some(true), "{style}");
         }
-        for style in
-            ["opacity:.9", "left:-20px", "height:0", "overflow:hidden", "clip: auto", "text-indent:-2em"]
-        {
+        for style in [
+            "opacity:.9",
+            "left:-20px",
+            "height:0",
+            "overflow:hidden",
+            "clip: auto",
+            "text-indent:-2em",
+            "transform: scale(0.9)",
+            "transform: translate(-50%, -50%)",
+            "clip-path: circle(50%)",
+            "filter: blur(0)",
+            "height:20px;overflow:hidden",
+        ] {
             assert_ne!(of(style).is_outside, Some(true), "{style}");
         }
         assert_eq!(of("visibility:hidden").is_invisible, Some(true));
