@@ -53,6 +53,9 @@ struct FormulaPart {
     ends_word: bool,
     /// Whether it ends with a raised or lowered part.
     ends_script: bool,
+    /// Whether it begins and ends with a fraction: `1/2 x` is not `1/(2x)`, and `x 1/2` not `x1/2`.
+    starts_fraction: bool,
+    ends_fraction: bool,
     /// Whether it is rows in brackets, which others around them replace.
     is_matrix: bool,
 }
@@ -91,6 +94,9 @@ impl FormulaPart {
         let needs_gap =
             touches && (self.ends_word || other.starts_word || (last.is_numeric() && first.is_numeric()));
         let needs_gap = needs_gap || (self.ends_script && first.is_alphanumeric());
+        let may_go_on = first.is_alphanumeric() || "([{√∛∜".contains(first);
+        let may_lead = last.is_alphanumeric() || ")]}".contains(last);
+        let needs_gap = needs_gap || (self.ends_fraction && may_go_on) || (other.starts_fraction && may_lead);
         let needs_gap = needs_gap || is_relation(&other.text) || is_relation(&last.to_string());
         if needs_gap && last != ' ' && first != ' ' {
             self.text.push(' ');
@@ -99,6 +105,7 @@ impl FormulaPart {
         (self.is_atomic, self.is_matrix) = (false, false);
         self.ends_word = other.ends_word;
         self.ends_script = other.ends_script;
+        self.ends_fraction = other.ends_fraction;
     }
 }
 
@@ -184,6 +191,8 @@ impl Shape {
                 let (above, below) = (next(), next());
                 FormulaPart {
                     text: format!("{}/{}", above.grouped(), below.grouped()),
+                    starts_fraction: true,
+                    ends_fraction: true,
                     ..FormulaPart::default()
                 }
             }
@@ -349,6 +358,8 @@ mod tests {
         check("{r[][x+1]}", "√(x+1)");
         check("{s[i=1][n][i]}", "∑_(i = 1)^n i");
         check("{_[log][10]}5=y", "log_10 5 = y");
+        check("{f[1][2]}x+2{f[1][2]}", "1/2 x+2 1/2");
+        check("{f[1][x+1]}{^[y][2]}{f[a][b]}{f[c][d]}({f[1][2]})", "1/(x+1) y^2 a/b c/d (1/2)");
         check("sin x", "sin x");
         check("2a b", "2ab");
         check("{([a][b]}", "(a, b)");
