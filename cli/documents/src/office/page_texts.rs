@@ -1,7 +1,9 @@
 //! Headers and footers of pages, each once.
 
-/// Texts with fewer letters are numbers of pages.
-const MIN_LETTERS: usize = 5;
+/// Words beside the number of a page, and the most digits that it has.
+const OF_PAGES: [&str; 12] =
+    ["page", "pages", "pag", "pg", "p", "pp", "of", "seite", "von", "sur", "página", "de"];
+const MAX_DIGITS: usize = 4;
 
 /// The headers and footers of a document, each in the order in which they came.
 #[derive(Debug, Default)]
@@ -35,5 +37,24 @@ impl PageTexts {
 
 /// Whether a header or footer is more than the number of a page.
 fn has_words(text: &str) -> bool {
-    text.chars().filter(|c| c.is_alphabetic()).count() >= MIN_LETTERS
+    let is_of_page = |word: &str| match word.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => word.len() <= MAX_DIGITS,
+        false => word.chars().count() < 2 || OF_PAGES.contains(&word.to_lowercase().as_str()),
+    };
+    text.split(|c: char| !c.is_alphanumeric()).any(|word| !is_of_page(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_pages_are_no_headers() {
+        for text in ["", "12", "- 3 -", "Page 1 of 10", "Seite 4 von 7", "p. 3", "B 12"] {
+            assert!(!has_words(text), "{text}");
+        }
+        for text in ["HEAD", "Ref. 4471", "Nr. 2024/17", "20240305", "ACME", "機密"] {
+            assert!(has_words(text), "{text}");
+        }
+    }
 }

@@ -13,6 +13,8 @@ use crate::{Converted, Kind, Note, Problem};
 const SAMPLE_BYTES: usize = 1 << 20;
 /// One control character among so many characters makes a file binary.
 const TEXT_PER_CONTROL: usize = 100;
+/// A text in UTF-16 without a byte order mark whose alphabet is another one than the Latin has so many units.
+const MIN_UNITS: usize = 8;
 /// How texts of DOS may end.
 const END_OF_FILE: u8 = 0x1a;
 
@@ -147,7 +149,7 @@ fn is_space(c: char) -> bool {
     c.is_ascii_control() && !is_control(c)
 }
 
-/// UTF-16, by its byte order mark or because most of its units are below 256.
+/// UTF-16, by its byte order mark, or because most of its units are below 256 or of one other alphabet.
 fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     match bytes {
         [0xff, 0xfe, 0, 0, ..] => return None, // UTF-32
@@ -160,14 +162,21 @@ fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     let zeros = |index: usize| units.iter().filter(|unit| unit[index] == 0).count();
     let (first, second) = (zeros(0), zeros(1));
     let most = |zeros: usize| zeros * 2 > units.len();
+    // Letters of an alphabet, and the spaces between its words, have one upper byte each.
+    let is_alphabet = |index: usize| {
+        let mut counts = [0; 256];
+        units.iter().for_each(|unit| counts[usize::from(unit[index])] += 1);
+        let (spaces, letters) = (counts[0], counts[1..].iter().max().copied().unwrap_or(0));
+        spaces > 0 && letters > 0 && units.len() >= MIN_UNITS && (spaces + letters) * 10 >= units.len() * 9
+    };
     let valid = |encoding: &'static Encoding| {
-        let (text, _) = encoding.decode_without_bom_handling(sample);
-        (!text.chars().any(is_control)).then_some(encoding)
+        let (text, is_damaged) = encoding.decode_without_bom_handling(sample);
+        (!text.chars().any(is_control) && (!is_damaged || !rest.is_empty())).then_some(encoding)
     };
     let is_cut = rest.is_empty() || bytes.len() == sample.len();
     match is_cut && units.len() > 1 {
-        true if most(second) && first == 0 => valid(UTF_16LE),
-        true if most(first) && second == 0 => valid(UTF_16BE),
+        true if first == 0 && (most(second) || is_alphabet(1)) => valid(UTF_16LE),
+        true if second == 0 && (most(first) || is_alphabet(0)) => valid(UTF_16BE),
         _ => None,
     }
 }
@@ -235,6 +244,13 @@ mod tests {
         check(&[b"\xfe\xff", &big[..]].concat(), text, &["decoded as utf-16be"]);
         let plain: Vec<u8> = "plain".encode_utf16().flat_map(u16::to_le_bytes).collect();
         check(&plain, "plain", &["decoded as utf-16le"]);
+        for text in [russian, "Η παλιά βάρκα, 12 ευρώ.", "המחיר הוא 120 שקלים"] {
+            let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            assert!(!is_binary(&little), "{text}");
+            check(&little, text, &["decoded as utf-16le"]);
+            let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+            check(&big, text, &["decoded as utf-16be"]);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::decode;
 use crate::counts::Counts;
+use crate::web::html;
 use crate::{Converted, Problem, marks};
 
 /// Converts a notebook.
@@ -30,7 +31,7 @@ pub(crate) fn convert(bytes: &[u8], max_bytes: u64) -> Result<Converted, Problem
             "code" => {
                 push(&mut written, &fenced(language, &source));
                 let outputs = cell.get("outputs").and_then(Value::as_array).into_iter().flatten();
-                outputs.for_each(|output| push(&mut written, &fenced("", &shown(output, &mut counts))));
+                outputs.for_each(|output| push(&mut written, &shown(output, &mut counts)));
             }
             "heading" => {
                 let level = cell.get("level").and_then(Value::as_u64).unwrap_or(1).clamp(1, 6);
@@ -73,8 +74,21 @@ fn fenced(language: &str, code: &str) -> String {
     format!("{fence}{language}\n{}\n{fence}", code.trim_end())
 }
 
-/// What an output says as text.
+/// What an output shows. As in Jupyter, a page goes before a picture, and a picture before plain text.
 fn shown(output: &Value, counts: &mut Counts) -> String {
+    let page = output.get("data").and_then(|data| data.get("text/html"));
+    if let Some(page) = page {
+        let (text, of_page) = html::to_text(&lines(Some(page)), false, &mut |_, _| None);
+        if !text.trim().is_empty() {
+            counts.add(of_page);
+            return text;
+        }
+    }
+    fenced("", &shown_as_text(output, counts))
+}
+
+/// What an output without a page says as text.
+fn shown_as_text(output: &Value, counts: &mut Counts) -> String {
     if let Some(traceback) = output.get("traceback").and_then(Value::as_array) {
         let lines: Vec<&str> = traceback.iter().filter_map(Value::as_str).collect();
         return without_colors(&lines.join("\n"));

@@ -123,7 +123,13 @@ fn text_of(message: &Message, part: &MessagePart, parts: &mut Parts) -> String {
             text
         }
         (PartType::Text(text), decoded) => {
-            without_marks(plain(&decoded.unwrap_or(Cow::Borrowed(text.as_ref()))))
+            let text = plain(&decoded.unwrap_or(Cow::Borrowed(text.as_ref())));
+            let is = |name: &str, value: &str| {
+                let known = part.content_type().and_then(|kind| kind.attribute(name));
+                known.is_some_and(|known| known.eq_ignore_ascii_case(value))
+            };
+            let is_flowed = is("format", "flowed");
+            without_marks(if is_flowed { flowed(&text, is("delsp", "yes")) } else { text })
         }
         _ => String::new(),
     }
@@ -203,6 +209,26 @@ fn people(address: &Address) -> String {
     let all: Vec<String> =
         address.iter().take(MAX_PEOPLE).map(person).filter(|person| !person.is_empty()).collect();
     all.join(", ")
+}
+
+/// A text whose lines go on behind a space at their end (RFC 3676), which may be no part of the text: a number may be divided there.
+fn flowed(text: &str, drops_space: bool) -> String {
+    let mut whole = String::with_capacity(text.len());
+    let mut open: Option<usize> = None;
+    for line in text.lines() {
+        let quotes = line.bytes().take_while(|byte| *byte == b'>').count();
+        let content = line[quotes..].strip_prefix(' ').unwrap_or(&line[quotes..]);
+        let is_signature = content == "-- ";
+        if open != Some(quotes) || is_signature {
+            whole.push_str(if whole.is_empty() { "" } else { "\n" });
+            whole.push_str(&line[..quotes]);
+            whole.push_str(if quotes > 0 { " " } else { "" });
+        }
+        let goes_on = content.ends_with(' ') && !is_signature;
+        whole.push_str(content.strip_suffix(' ').filter(|_| goes_on && drops_space).unwrap_or(content));
+        open = goes_on.then_some(quotes);
+    }
+    format!("{}\n", whole.trim_end())
 }
 
 /// A text with the line ends of this program, and without empty lines around it.

@@ -1256,3 +1256,66 @@ fn open_documents_with_a_password_are_named() {
         }
     }
 }
+
+/// Names in an archive need not be UTF-8, nor say so if they are.
+#[test]
+fn entries_with_other_names_are_read() {
+    let plain = archive(&[("XXXX.txt", "The rent is 950."), ("b.txt", "two")]);
+    let renamed = |name: &[u8]| {
+        let mut bytes = plain.clone();
+        while let Some(at) = bytes.windows(4).position(|part| part == b"XXXX") {
+            bytes[at..at + 4].copy_from_slice(name);
+        }
+        bytes
+    };
+    let b = "==> b.txt <==\ntwo";
+    check("a.zip", &renamed(b"\x81bel"), &format!("{b}\n\n==> \u{fc}bel.txt <==\nThe rent is 950.\n"), "");
+    check(
+        "a.zip",
+        &renamed("\u{fc}be".as_bytes()),
+        &format!("{b}\n\n==> \u{fc}be.txt <==\nThe rent is 950.\n"),
+        "",
+    );
+}
+
+/// A table is a page in a notebook, and its plain text cuts it or only names it.
+#[test]
+fn pages_in_notebooks_are_read() {
+    let output = |data: &str| {
+        format!(r#"{{"cells":[{{"cell_type":"code","source":"x","outputs":[{{"data":{{{data}}}}}]}}]}}"#)
+    };
+    let table = r#""text/html":["<table><tr><th></th><th>Rent</th><th>Power</th></tr>","<tr><th>Jan</th><td></td><td>80</td></tr></table>"]"#;
+    for more in ["", r#","text/plain":"<pandas.io.formats.style.Styler at 0x7f>""#, r#","image/png":"iVBOR""#]
+    {
+        let wanted = "```\nx\n```\n\n| Rent | Power\nJan | | 80\n";
+        check("a.ipynb", output(&format!("{table}{more}")).as_bytes(), wanted, "");
+    }
+    let empty = output(r#""text/html":"<div id='plot'></div>","text/plain":"5 rows""#);
+    check("a.ipynb", empty.as_bytes(), "```\nx\n```\n\n```\n5 rows\n```\n", "");
+}
+
+/// Lines of a message that go on may be divided within a number.
+#[test]
+fn flowed_lines_of_messages_are_joined() {
+    let message = |how: &str| {
+        format!(
+            "From: a@b\nContent-Type: text/plain; format=flowed{how}\n\nThe rent is 9 \n50 euros.\n> It \n> was\n>> more\n stuffed \nend\n-- \nAnn\n"
+        )
+    };
+    let end = |gap: &str| format!("> It{gap}was\n>> more\nstuffed{gap}end\n-- \nAnn\n");
+    let wanted = format!("From: a@b\n\nThe rent is 950 euros.\n{}", end(""));
+    check("a.eml", message("; delsp=yes").as_bytes(), &wanted, "");
+    let wanted = format!("From: a@b\n\nThe rent is 9 50 euros.\n{}", end(" "));
+    check("a.eml", message("").as_bytes(), &wanted, "");
+}
+
+/// A short header may be the number of a contract.
+#[test]
+fn short_headers_are_read() {
+    check(
+        "a.rtf",
+        br"{\rtf1\ansi{\header Nr. 4471\par}{\footer Page 1 of 2\par}It is 900.\par}",
+        "[page header]\nNr. 4471\n\nIt is 900.\n",
+        "",
+    );
+}
