@@ -30,8 +30,16 @@ struct Method {
     salt: Vec<u8>,
     spins: u32,
     checksum: Vec<u8>,
-    /// Whether the checksum, the cipher, the key and the hash of the password are made in the ways that are known.
-    known: [bool; 4],
+    known: Known,
+}
+
+/// What of a method is done in the way that is known.
+#[derive(Debug, Default)]
+struct Known {
+    checksum: bool,
+    cipher: bool,
+    key: bool,
+    password: bool,
 }
 
 /// The entries of a package that are encrypted.
@@ -126,7 +134,13 @@ impl Encrypted {
 
 impl Method {
     fn is_known(&self) -> bool {
-        self.known == [true; 4] && self.vector.len() == BLOCK && (1..=MAX_SPINS).contains(&self.spins)
+        let Known { checksum, cipher, key, password } = self.known;
+        checksum
+            && cipher
+            && key
+            && password
+            && self.vector.len() == BLOCK
+            && (1..=MAX_SPINS).contains(&self.spins)
     }
 
     /// Takes a part of the description.
@@ -136,20 +150,21 @@ impl Method {
         match element.name.as_str() {
             "encryption-data" => {
                 self.checksum = bytes("checksum");
-                self.known[0] = text("checksum-type").to_ascii_lowercase().ends_with("#sha256-1k");
+                self.known.checksum = text("checksum-type").to_ascii_lowercase().ends_with("#sha256-1k");
             }
             "algorithm" => {
                 self.vector = bytes("initialisation-vector");
-                self.known[1] = text("algorithm-name") == CIPHER;
+                self.known.cipher = text("algorithm-name") == CIPHER;
             }
             "key-derivation" => {
                 self.salt = bytes("salt");
                 self.spins = text("iteration-count").parse().unwrap_or(0);
-                self.known[2] = text("key-derivation-name") == DERIVATION
+                self.known.key = text("key-derivation-name") == DERIVATION
                     && element.attribute("key-size").is_some_and(|size| size == KEY_BYTES.to_string());
             }
             "start-key-generation" => {
-                self.known[3] = text("start-key-generation-name").to_ascii_lowercase().ends_with("#sha256");
+                self.known.password =
+                    text("start-key-generation-name").to_ascii_lowercase().ends_with("#sha256");
             }
             _ => {}
         }
