@@ -264,9 +264,9 @@ fn draws<'b>(
 ) -> impl Iterator<Item = (usize, usize, ObjectIdentifier)> {
     memmem::find_iter(content, b"Do").filter_map(|at| {
         let end = at + 2;
-        let is_end =
-            content.get(end).is_none_or(|byte| byte.is_ascii_whitespace() || b"/[(<%".contains(byte));
-        let before = content[..at].trim_ascii_end();
+        let is_end = content.get(end).is_none_or(|byte| !repair::is_regular(*byte));
+        let length = content[..at].iter().rposition(|byte| !repair::is_space(*byte))? + 1;
+        let before = &content[..length];
         let start = before.iter().rposition(|byte| *byte == b'/')?;
         let name = &before[start + 1..];
         let id = names.get(name).or_else(|| names.get(&unescaped(name)?))?;

@@ -145,11 +145,13 @@ fn unreadable(content: &[u8]) -> Option<(Range<usize>, bool)> {
     None
 }
 
-fn is_space(byte: u8) -> bool {
+/// White space (ISO 32000-1, 7.2.2).
+pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, 0 | b'\t' | b'\n' | 0xc | b'\r' | b' ')
 }
 
-fn is_regular(byte: u8) -> bool {
+/// Whether a byte is of a name or an operator: another one ends it.
+pub(super) fn is_regular(byte: u8) -> bool {
     !is_space(byte) && !b"()<>[]{}/%".contains(&byte)
 }
 
