@@ -89,6 +89,35 @@ pub(crate) fn is_symbol_font(font: &str) -> bool {
             font.as_str(),
             "opensymbol" | "starsymbol" | "symbol ps" | "symbolps" | "standard symbols l"
         )
+        || is_dingbats(&font)
+}
+
+fn is_dingbats(font: &str) -> bool {
+    matches!(font, "zapfdingbats" | "zapf dingbats" | "itc zapf dingbats")
+}
+
+/// The sign of Zapf Dingbats with a number. Unicode has taken most of them over in their order.
+fn dingbat(code: u32) -> Option<char> {
+    Some(match code {
+        0x20 => ' ',
+        0x25 => '☎',
+        0x2a => '☛',
+        0x2b => '☞',
+        0x48 => '★',
+        0x6c => '●',
+        0x6e => '■',
+        0x6f..=0x72 => '☐',
+        0x73 => '▲',
+        0x74 => '▼',
+        0x75 => '◆',
+        0x77 => '◗',
+        0xa8..=0xab => ['♣', '♦', '♥', '♠'][code as usize - 0xa8],
+        0xac..=0xb5 => char::from_u32(0x2460 + code - 0xac)?,
+        0xd5..=0xd7 => ['→', '↔', '↕'][code as usize - 0xd5],
+        0x21..=0x7e => char::from_u32(0x2700 + code - 0x20)?,
+        0xa1..=0xef | 0xf1..=0xfe => char::from_u32(0x2761 + code - 0xa1)?,
+        _ => return None,
+    })
 }
 
 /// The sign that a number means in a font. In symbol fonts, numbers from 0xF000 on are the same as those from 0 on.
@@ -107,6 +136,7 @@ pub(crate) fn sign(font: &str, number: u32) -> Option<char> {
         "wingdings 2" => of_pairs(WINGDINGS_2),
         "wingdings 3" => of_pairs(WINGDINGS_3),
         "webdings" => of_pairs(WEBDINGS),
+        font if is_dingbats(font) => dingbat(code),
         _ if code == number => return plain(number),
         // Office programs write bullets so, whatever the font is.
         _ => of_table(SYMBOL).filter(|sign| *sign == '•'),
@@ -178,6 +208,14 @@ mod tests {
             ("Wingdings", 0x8c, Some('❶')),
             ("Wingdings 2", 0xf052, Some('☒')),
             ("Wingdings 2", 0x50, Some('✓')),
+            ("ZapfDingbats", 0x33, Some('✓')),
+            ("ZapfDingbats", 0x38, Some('✘')),
+            ("ZapfDingbats", 0x6f, Some('☐')),
+            ("ZapfDingbats", 0xa1, Some('❡')),
+            ("ZapfDingbats", 0xb6, Some('❶')),
+            ("ZapfDingbats", 0xd4, Some('➔')),
+            ("ZapfDingbats", 0xfe, Some('➾')),
+            ("ZapfDingbats", 0xf0, None),
             ("MS Gothic", 0x2612, Some('☒')),
             ("Arial", 0xe012, None),
             ("Symbol", 0xf080, None),

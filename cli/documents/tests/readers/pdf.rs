@@ -1188,3 +1188,25 @@ fn names_of_mathematical_signs_are_read() {
     );
     assert_eq!(made.text(), "n≠ℓ0 © (∑1\n");
 }
+
+/// The symbol fonts that every reader has name no characters in the file.
+#[test]
+fn signs_of_symbol_fonts_are_read() {
+    for (font, text, wanted) in [
+        ("/BaseFont /ZapfDingbats", "4 8 o", "✔ ✘ ☐"),
+        ("/BaseFont /ZapfDingbats /Encoding /WinAnsiEncoding", "3", "✓"),
+        ("/BaseFont /Symbol", "a \\243 5", "α ≤ 5"),
+        ("/BaseFont /ABCDEF+Wingdings-Regular", "\\376 o", "☒ ☐"),
+    ] {
+        let page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> >>";
+        let objects = [
+            CATALOGUE.to_owned(),
+            "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
+            page.to_owned(),
+            stream("", &format!("BT /F 12 Tf 50 700 Td ({text}) Tj ET")),
+            format!("<< /Type /Font /Subtype /Type1 {font} >>"),
+        ];
+        let document = crate::parts::read("made.pdf", &pdf(&objects));
+        assert_eq!(document.text.trim_end(), wanted, "{font}");
+    }
+}

@@ -1,5 +1,5 @@
 //! Fonts whose glyphs have names that the interpreter does not know: `f_f_i`, `a.sc`, `uni00660069`, those of TeX for
-//! mathematical signs, and all names of fonts whose glyphs are drawings (Type 3). Such a font gets a table of its characters (`/ToUnicode`), which the
+//! mathematical signs, all names of fonts whose glyphs are drawings (Type 3), and symbol fonts that name none. Such a font gets a table of its characters (`/ToUnicode`), which the
 //! interpreter reads. Names consist of parts, as Adobe's
 //! rules for names say. Which character a part is, the interpreter is asked: it knows the list of names, so that no
 //! second list is needed here.
@@ -19,6 +19,7 @@ use kurbo::{Affine, BezPath, Rect};
 
 use super::super::file::changes::{FIRST_OBJECT, MAX_OBJECTS, Objects};
 use super::tex_names;
+use crate::writer::symbols;
 
 /// Forms in forms that are looked into for fonts.
 const MAX_DEPTH: usize = 16;
@@ -118,6 +119,9 @@ fn names(font: &Dict<'_>) -> Option<BTreeMap<u8, String>> {
     if font.contains_key("ToUnicode") {
         return None;
     }
+    if let Some(names) = names_of_symbols(font) {
+        return Some(names);
+    }
     let differences =
         font.get::<Dict<'_>>("Encoding").and_then(|encoding| encoding.get::<Array<'_>>("Differences"));
     let names = match differences {
@@ -127,6 +131,35 @@ fn names(font: &Dict<'_>) -> Option<BTreeMap<u8, String>> {
     };
     let needs_table = are_drawings || names.values().any(|name| is_unknown(name));
     (needs_table && !names.is_empty()).then_some(names)
+}
+
+/// The names of a symbol font's glyphs, if the font itself does not name them: by the character that each stands for.
+fn names_of_symbols(font: &Dict<'_>) -> Option<BTreeMap<u8, String>> {
+    let encoding = font.get::<Dict<'_>>("Encoding");
+    let descriptor = font.get::<Dict<'_>>("FontDescriptor");
+    let has_program =
+        |kind: &str| descriptor.as_ref().is_some_and(|descriptor| descriptor.contains_key(kind));
+    if encoding.is_some_and(|encoding| encoding.contains_key("Differences"))
+        || has_program("FontFile")
+        || has_program("FontFile3")
+    {
+        return None;
+    }
+    let base = font.get::<Name<'_>>("BaseFont")?;
+    // A part of a font has six letters before its name.
+    let base = base.as_str().split_once('+').map_or(base.as_str(), |(_, name)| name);
+    let family = match base.split([',', '-']).next()? {
+        "Symbol" | "SymbolMT" => "Symbol",
+        "ZapfDingbats" => "ZapfDingbats",
+        "Wingdings" => "Wingdings",
+        "Wingdings2" => "Wingdings 2",
+        _ => return None,
+    };
+    let name = |code: u8| {
+        let sign = u16::try_from(u32::from(symbols::sign(family, u32::from(code))?)).ok()?;
+        Some((code, format!("uni{sign:04X}")))
+    };
+    Some((0x20..=0xff).filter_map(name).collect())
 }
 
 fn names_of_differences(differences: &Array<'_>) -> BTreeMap<u8, String> {
