@@ -381,3 +381,44 @@ fn rows_with_long_text_in_all_columns_are_rows() {
     let text = text_of(&[lines[2..].join("\n")]);
     assert!(!text.contains('\t'), "{text}");
 }
+
+/// Text above a table and below it stands at other places than the first cells, or farther away than lines of a cell do.
+#[test]
+fn text_around_a_table_is_none_of_its_cells() {
+    let table = |left: f64, around: f64, distance: f64| {
+        let mut texts = vec![
+            (around, 700.0 + distance, "Costs of all months"),
+            (around, 628.0 - distance, "All sums are final."),
+            (left, 700.0, "Account"),
+            (left + 130.0, 700.0, "January"),
+            (left + 180.0, 700.0, "March"),
+        ];
+        for (i, (name, january, march)) in
+            [("Rent", "", "900"), ("Power", "80", "75"), ("", "12", ""), ("Total", "92", "975")]
+                .into_iter()
+                .enumerate()
+        {
+            let y = 682.0 - 18.0 * i as f64;
+            let cells = [(left, y, name), (left + 130.0, y, january), (left + 180.0, y, march)];
+            texts.extend(cells.into_iter().filter(|(.., text)| !text.is_empty()));
+        }
+        texts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        at(&texts)
+    };
+    for (left, around, distance) in
+        [(120.0, 60.0, 15.0), (60.0, 60.0, 14.0), (60.0, 60.0, 16.5), (200.0, 120.0, 14.0)]
+    {
+        assert_table(
+            table(left, around, distance),
+            &[
+                "Costs of all months",
+                "Account\tJanuary\tMarch",
+                "Rent\t–\t900",
+                "Power\t80\t75",
+                "–\t12",
+                "Total\t92\t975",
+                "All sums are final.",
+            ],
+        );
+    }
+}

@@ -6,7 +6,7 @@
 
 use super::super::hyphens;
 use super::super::words::{Cell, Row};
-use super::headers;
+use super::{PITCH_OF_NAMES, headers};
 
 /// Distances in sizes of the font.
 /// Lines of a cell are not farther apart than this.
@@ -17,6 +17,8 @@ const SAME_LINE: f64 = 0.3;
 const GAP: f64 = 0.3;
 /// Cells of a column begin or end within this of each other.
 const SAME_PLACE: f64 = 0.2;
+/// Lines of a cell begin, end or have their middle within this of each other. A list in a cell is indented by less.
+const SAME_EDGE: f64 = 1.5;
 /// The row above or below is not farther away than this.
 const NEAR: f64 = 4.0;
 /// So many rows above are looked at.
@@ -82,7 +84,8 @@ fn joined_row(rows: &[Row], before: &[Row]) -> Option<(Row, usize)> {
     let next = rows.get(length);
     let has_same_turn = |row: &&Row| row.turn == first.turn;
     let is_row = has_lines
-        && (goes_up || stand_at_bottom(&blocks, above.filter(has_same_turn), next.filter(has_same_turn)));
+        && (goes_up
+            || stand_at_bottom(&blocks, first.size, above.filter(has_same_turn), next.filter(has_same_turn)));
     let is_after_joined = above.is_some_and(|above| above.table.is_none() && above.bottom < above.y);
     if !is_row || !are_cells(&blocks, is_after_joined) {
         return None;
@@ -122,7 +125,7 @@ fn joined_row(rows: &[Row], before: &[Row]) -> Option<(Row, usize)> {
 }
 
 /// Whether cells stand beside the last line of the first one, whose lines are nearer to each other than to the rows around.
-fn stand_at_bottom(blocks: &[Block], above: Option<&Row>, below: Option<&Row>) -> bool {
+fn stand_at_bottom(blocks: &[Block], size: f64, above: Option<&Row>, below: Option<&Row>) -> bool {
     let (lines, others) = (&blocks[0].lines, &blocks[1..]);
     let (top, bottom) = (lines[0].y, lines[lines.len() - 1].y);
     let pitch = lines.windows(2).map(|two| two[0].y - two[1].y).fold(0.0, f64::max);
@@ -130,6 +133,7 @@ fn stand_at_bottom(blocks: &[Block], above: Option<&Row>, below: Option<&Row>) -
     let to_below = below.map(|below| bottom - below.y);
     let distance = to_above.into_iter().chain(to_below).filter(|down| *down > 0.0).reduce(f64::min);
     lines.len() > 1
+        && pitch < PITCH_OF_NAMES * size
         && others
             .iter()
             .all(|other| other.lines.len() == 1 && (other.lines[0].y - bottom).abs() < SAME_LINE * pitch)
@@ -168,9 +172,9 @@ fn add<'a>(
             *bottom = cells[0].y;
             continue;
         };
-        let last_y = last.lines[last.lines.len() - 1].y;
-        let down = (last_y - cells[0].y) / size;
-        let is_over = left < last.right && last.left < right;
+        let line_above = &last.lines[last.lines.len() - 1];
+        let down = (line_above.y - cells[0].y) / size;
+        let is_over = left < last.right && last.left < right && are_aligned(line_above, &line, size);
         if i == 0 && is_over && (0.5..LINE_PITCH).contains(&down) && last.lines.len() < MAX_LINES {
             last.left = last.left.min(left);
             last.right = last.right.max(right);
@@ -184,6 +188,14 @@ fn add<'a>(
         *bottom = bottom.min(cells[0].y);
     }
     Some(goes_up)
+}
+
+/// Whether two lines may be of one cell, by where they stand.
+fn are_aligned(a: &TextLine, b: &TextLine, size: f64) -> bool {
+    let is_near = |a: f64, b: f64| (a - b).abs() < SAME_EDGE * size;
+    is_near(a.left, b.left)
+        || is_near(a.right, b.right)
+        || is_near((a.left + a.right) / 2.0, (b.left + b.right) / 2.0)
 }
 
 /// Whether these are cells of a row, rather than columns of a table or blocks of text. `is_after_joined` says whether the row

@@ -45,6 +45,9 @@ const ROWS_AROUND: usize = 3;
 const CONTINUED: f64 = 1.7;
 /// It is so much nearer than the next row, where only that tells.
 const NEARER: f64 = 0.93;
+/// Lines of a name in the first column are not farther apart than this: text above or below a table is. Below, a small letter
+/// tells more.
+const PITCH_OF_NAMES: f64 = 1.35;
 /// It begins at most so far before the column, or ends or has its middle so near to that of the line above.
 const BEFORE: f64 = 0.5;
 const SAME_PLACE: f64 = 0.1;
@@ -253,9 +256,10 @@ fn continued(row: &Row, line: &Row, above: &Written, columns: &[Column], pitch: 
         if !is_near || !is_in_place || !is_text(&cell.text) || !is_text(&above.cells[at].1) {
             return None;
         }
-        // A label without values may be a row; unless it is nearer than rows are, or goes on with a small letter.
-        let is_first = column == 0;
-        if is_first && distance > NEARER * pitch && !cell.text.starts_with(char::is_lowercase) {
+        // A label without values may be a row, or text below the table; unless it is nearer than rows are and as near as lines
+        // of a cell, or goes on with a small letter.
+        let may_be_row = distance > NEARER * pitch || distance > PITCH_OF_NAMES * row.size;
+        if column == 0 && may_be_row && !cell.text.starts_with(char::is_lowercase) {
             return None;
         }
         cells.push(at);
