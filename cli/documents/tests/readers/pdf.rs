@@ -503,6 +503,24 @@ fn raised_cents_are_cents() {
     assert_text(price, "12.90 EUR\n");
 }
 
+/// With a gap before it, a raised number still is no number of the line.
+#[test]
+fn raised_numbers_behind_a_gap_are_marked() {
+    for (text, end, raised, after, expected) in [
+        ("Area 10", 92.0, "6", "m", "Area 10 [6] m"),
+        ("only 12", 88.0, "99", "EUR", "only 12.99 EUR"),
+        ("so x", 69.0, "2", "holds", "so x^2 holds"),
+    ] {
+        let (small, next) = (end + 2.0, end + 13.0);
+        assert_text(
+            &format!(
+                "BT /F 12 Tf 50 700 Td ({text}) Tj ET BT /F 7 Tf {small} 705 Td ({raised}) Tj ET BT /F 12 Tf {next} 700 Td ({after}) Tj ET"
+            ),
+            &format!("{expected}\n"),
+        );
+    }
+}
+
 #[test]
 fn smaller_text_on_the_same_line_is_no_exponent() {
     assert_text(&risen(&[(11.0, 0.0, "Total 10"), (7.0, 0.0, "5")]), "Total 105\n");

@@ -136,7 +136,8 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 out.push('^');
                 push_bracketed(text, out);
             }
-            Script::Raised if !part.is_apart && is_cents(text, out, after) => {
+            Script::Raised if is_cents(text, out.trim_end(), after) => {
+                out.truncate(out.trim_end().len());
                 let cents = prices::cents(out, text);
                 out.push_str(&cents);
             }
@@ -287,6 +288,17 @@ fn are_one_word(last: char, next: char) -> bool {
 fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
     let is_list = text.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | ' ' | '–' | '-'))
         && text.starts_with(|c: char| c.is_ascii_digit());
+    // With a gap before it, a raised number is still no number of the line.
+    if is_apart && is_list {
+        let base = out.trim_end();
+        let is_variable = trailing(base, char::is_alphabetic).chars().count() == 1;
+        if is_variable || base.ends_with([')', ']', '}']) {
+            out.truncate(base.len());
+            out.push('^');
+            return push_bracketed(text, out);
+        }
+        return out.extend(["[", text, "]"]);
+    }
     let before = out.chars().next_back();
     let word = trailing(out, char::is_alphabetic);
     let number = trailing(out, |c| c.is_ascii_digit() || matches!(c, '.' | ','));
