@@ -322,10 +322,10 @@ unsafe fn multiply<S: IntegerSimd, const QT: usize>(
         for pair in Loop(0, TILE / 2) {
             let mut shared = [S::zeros(); QT];
             for i in Loop(0, QT) {
-                shared[i] = S::splat_pair(factors[i].add(2 * pair));
+                shared[i] = S::splat_word(factors[i].add(2 * pair).cast());
             }
             for j in Loop(0, TILE / S::LANES) {
-                let own = S::load_pairs(pairs.add(2 * (pair * TILE + j * S::LANES)));
+                let own = S::load_words(pairs.add(2 * (pair * TILE + j * S::LANES)).cast());
                 for i in Loop(0, QT) {
                     sums[i][j] = S::multiply_pairs(own, shared[i], sums[i][j]);
                 }

@@ -7,6 +7,8 @@
 //! - Weights are unsigned bytes relative to the largest of a block and query. So rows that matter little are not lost
 //!   beside one that matters more, unless both are in the same block. Denominators are sums of the rounded weights.
 //! - Values have a scale for each element and block of rows.
+//! - ARM's dot products take signed bytes only ([`ByteSimd::SIGNED`]). There keys are signed, and weights have 128 taken off. Both
+//!   changes cost no accuracy: what they change in a sum of products is known when it starts.
 //!
 //! Sums of products have no rounding: those of a head's elements, or of a block's rows, fit 32 bits. Blocks with numbers that
 //! are infinite, NaN or above 1e30 are left to f32.
@@ -45,15 +47,17 @@ const LARGEST: f32 = 127.0;
 /// Largest rounded weight, and its logarithm.
 const LARGEST_WEIGHT: f32 = 255.0;
 const LOG2_LARGEST_WEIGHT: f32 = 7.994_353_4;
-/// What is added to rounded keys, so that they are not negative.
+/// What is added to rounded keys, so that they are not negative, or taken off weights where all bytes are signed.
 const OFFSET: f32 = 128.0;
 /// Numbers are rounded to zero where none is above this one: its inverse times [`LARGEST`] is finite.
 const SMALLEST: f32 = 1e-30;
 /// Larger numbers are left to f32: what becomes of their products may be infinite.
 const TOO_LARGE: f32 = 1e30;
-/// Ones, and offsets of keys, in all bytes of a lane.
+/// Ones, and offsets, in all bytes of a lane.
 const ONES: [u8; 4] = [1; 4];
 const OFFSETS: [u8; 4] = [OFFSET as u8; 4];
+/// What the weights of a block have less in sum where all bytes are signed.
+const OFFSETS_OF_BLOCK: i32 = OFFSET as i32 * BLOCK as i32;
 
 /// Whether old rows of a call are multiplied in bytes: where there are so many tokens and old rows that it pays.
 pub(super) fn is_used(isa: Isa, call: &Attention) -> bool {
@@ -74,7 +78,7 @@ pub(super) fn is_used(isa: Isa, call: &Attention) -> bool {
 /// Floats of scratch memory.
 pub(super) fn scratch_len(d: usize) -> usize {
     let bytes = TILE * d + 2 * BLOCK * d + BLOCK * PANEL;
-    bytes / 4 + BLOCK * d + BLOCK * PANEL + 3 * TILE + BLOCK + 2 * d + 2 * PANEL
+    bytes / 4 + BLOCK * d + BLOCK * PANEL + 3 * TILE + BLOCK + 3 * d + 2 * PANEL
 }
 
 /// Scratch memory for bytes. `d` is the padded head_dim.
@@ -86,7 +90,7 @@ pub(super) struct Bytes<'a> {
     of_queries: &'a mut [f32],
     /// `[d, BLOCK]`: keys, then values, in f32.
     rows: &'a mut [f32],
-    /// `[d, BLOCK]` bytes: rounded keys plus [`OFFSET`].
+    /// `[d, BLOCK]` bytes: rounded keys, plus [`OFFSET`] unless all bytes are signed.
     k: &'a mut [f32],
     /// `[BLOCK]`
     k_scales: &'a mut [f32],
@@ -94,11 +98,13 @@ pub(super) struct Bytes<'a> {
     v: &'a mut [f32],
     /// `[d]`
     v_scales: &'a mut [f32],
+    /// `[d]`: integers at which sums of products with values start where all bytes are signed.
+    v_starts: &'a mut [f32],
     /// `[d]`: the mean key.
     mean: &'a mut [f32],
     /// `[PANEL, BLOCK]`: logits in units of the query's scale, without those of the mean key.
     logits: &'a mut [f32],
-    /// `[4, PANEL, BLOCK / 4]` bytes: rounded weights.
+    /// `[4, PANEL, BLOCK / 4]` bytes: rounded weights, minus [`OFFSET`] where all bytes are signed.
     weights: &'a mut [f32],
     /// `[PANEL]`: the largest logits of a block.
     largest: &'a mut [f32],
@@ -125,6 +131,7 @@ impl<'a> Bytes<'a> {
             of_queries: part(3 * TILE),
             k_scales: part(BLOCK),
             v_scales: part(d),
+            v_starts: part(d),
             mean: part(d),
             largest: part(PANEL),
             weight_scales: part(PANEL),
@@ -211,7 +218,7 @@ impl Tile<'_> {
     /// Rounds a block of rows. Whether all can be.
     fn round_block(&self, start: usize, bytes: &mut Bytes) -> bool {
         let (isa, lane, d) = (self.isa, self.lane, self.call.head_dim);
-        let Bytes { rows, k, k_scales, v, v_scales, mean, .. } = bytes;
+        let Bytes { rows, k, k_scales, v, v_scales, v_starts, mean, .. } = bytes;
         self.convert(&lane.k, start, BLOCK, rows);
         let keys = RoundKeys {
             rows: rows.as_ptr(),
@@ -230,7 +237,7 @@ impl Tile<'_> {
             columns: d,
             to: v.as_mut_ptr().cast(),
             scales: v_scales.as_mut_ptr(),
-            starts: std::ptr::null_mut(),
+            starts: v_starts.as_mut_ptr(),
         };
         // SAFETY: as for the queries.
         can_round && unsafe { isa.enter_with_bytes(values) }
@@ -278,6 +285,7 @@ impl Tile<'_> {
                 columns,
                 epilogue: Sums {
                     scales: bytes.v_scales.as_ptr(),
+                    starts: bytes.v_starts.as_ptr(),
                     weight_scales: bytes.weight_scales.as_ptr(),
                     factors: state.add(2 * PANEL),
                     sums: scratch.sums[first * d..][..PANEL * d].as_mut_ptr(),
@@ -298,7 +306,7 @@ struct RoundColumns {
     to: *mut u8,
     /// `[columns]`
     scales: *mut f32,
-    /// `[columns]` integers, or null: [`OFFSET`] times the sum of each column's bytes, negated.
+    /// `[columns]` integers: where sums of products with bytes start that have [`OFFSET`] added, or taken off.
     starts: *mut f32,
 }
 
@@ -329,19 +337,19 @@ impl ByteKernel for RoundColumns {
                     }
                     let four = S::pack_signed(four);
                     S::store_integers(self.to.add(4 * (r * self.stride + column)), four);
-                    sums = S::multiply_bytes(splat_four::<S>(OFFSETS.as_ptr()), four, sums);
+                    // As a signed byte, the offset is negative: weights have it taken off.
+                    sums = S::multiply_bytes(S::splat_word(OFFSETS.as_ptr()), four, sums);
                 }
                 S::store(self.scales.add(column), S::mul(largest, S::splat(1.0 / LARGEST)));
-                if !self.starts.is_null() {
-                    S::store_integers(self.starts.add(column).cast(), S::subtract(S::zeros(), sums));
-                }
+                S::store_integers(self.starts.add(column).cast(), S::subtract(S::zeros(), sums));
             }
         }
         can_round
     }
 }
 
-/// Rounds keys `[d, BLOCK]`, without the mean, to bytes of the same shape, plus [`OFFSET`]. Whether all can be.
+/// Rounds keys `[d, BLOCK]`, without the mean, to bytes of the same shape, plus [`OFFSET`] unless all bytes are signed. Whether all
+/// can be.
 /// Safety: the pointers cover these shapes, with rows of a padded d; `scales` is `[BLOCK]`.
 struct RoundKeys {
     rows: *const f32,
@@ -374,7 +382,7 @@ impl ByteKernel for RoundKeys {
                 let largest = if largest > SMALLEST { largest } else { SMALLEST };
                 let inverse = S::splat(LARGEST / largest);
                 for c in Loop(0, vectors) {
-                    let x = S::fma(centred(c), inverse, S::splat(OFFSET));
+                    let x = S::fma(centred(c), inverse, S::splat(if S::SIGNED { 0.0 } else { OFFSET }));
                     S::store_low_bytes(to.add(c * S::LANES), S::nearest(x));
                 }
                 *self.scales.add(r) = largest * (1.0 / LARGEST);
@@ -382,13 +390,6 @@ impl ByteKernel for RoundKeys {
         }
         can_round
     }
-}
-
-/// Four bytes in all lanes. Safety: the instruction set is present.
-#[inline(always)]
-unsafe fn splat_four<S: ByteSimd>(p: *const u8) -> S::Integers {
-    // SAFETY: the caller's promise.
-    unsafe { S::splat_pair(p.cast()) }
 }
 
 /// A product of matrices of bytes: for each row, and each column of a panel, a sum of products, and what becomes of it. Safety: the
@@ -408,8 +409,8 @@ struct ByteProduct<E> {
 
 /// What becomes of the sums of a [`ByteProduct`].
 trait Epilogue {
-    /// Where the sums of a vector of columns start.
-    unsafe fn start<S: ByteSimd>(&self, column: usize) -> S::Integers;
+    /// Where a row's sums of a vector of columns start.
+    unsafe fn start<S: ByteSimd>(&self, row: usize, column: usize) -> S::Integers;
     /// Adds the products of four bytes of a row with those of the columns.
     unsafe fn add<S: ByteSimd>(a: S::Integers, b: S::Integers, sum: S::Integers) -> S::Integers;
     /// Takes M rows of N vectors.
@@ -449,9 +450,8 @@ impl<S: ByteSimd, E: Epilogue> Strips<S> for ByteProduct<E> {
         unsafe {
             let mut sums = [[S::zeros(); N]; M];
             for j in Loop(0, N) {
-                let start = self.epilogue.start::<S>((x + j) * S::LANES);
                 for r in Loop(0, M) {
-                    sums[r][j] = start;
+                    sums[r][j] = self.epilogue.start::<S>(i + r, (x + j) * S::LANES);
                 }
             }
             let mut a = self.a.add(i * self.a_row);
@@ -459,10 +459,10 @@ impl<S: ByteSimd, E: Epilogue> Strips<S> for ByteProduct<E> {
             for _ in Loop(0, self.steps) {
                 let mut row = [S::zeros(); N];
                 for j in Loop(0, N) {
-                    row[j] = S::load_pairs(b.add(4 * j * S::LANES).cast());
+                    row[j] = S::load_words(b.add(4 * j * S::LANES));
                 }
                 for r in Loop(0, M) {
-                    let a = splat_four::<S>(a.add(r * self.a_row));
+                    let a = S::splat_word(a.add(r * self.a_row));
                     for j in Loop(0, N) {
                         sums[r][j] = E::add::<S>(a, row[j], sums[r][j]);
                     }
@@ -487,9 +487,9 @@ struct Logits {
 
 impl Epilogue for Logits {
     #[inline(always)]
-    unsafe fn start<S: ByteSimd>(&self, column: usize) -> S::Integers {
+    unsafe fn start<S: ByteSimd>(&self, _row: usize, column: usize) -> S::Integers {
         // SAFETY: the caller's promise.
-        unsafe { S::load_pairs(self.starts.add(column).cast()) }
+        unsafe { if S::SIGNED { S::zeros() } else { S::load_words(self.starts.add(column).cast()) } }
     }
     #[inline(always)]
     unsafe fn add<S: ByteSimd>(a: S::Integers, b: S::Integers, sum: S::Integers) -> S::Integers {
@@ -550,8 +550,9 @@ impl ByteKernel for Weigh {
                 let of_mean = S::load(self.of_queries.add(2 * PANEL + column));
                 let largest = S::load(self.largest.add(column));
                 let (logits, weights) = (self.logits.add(column), self.weights.add(4 * column));
-                let ones = splat_four::<S>(ONES.as_ptr());
-                let mut sum = S::zeros();
+                let ones = S::splat_word(ONES.as_ptr());
+                let start = if S::SIGNED { OFFSETS_OF_BLOCK } else { 0 };
+                let mut sum = S::splat_word((&raw const start).cast());
                 for r in Loop(0, BLOCK / 4) {
                     let mut four = [S::zeros(); 4];
                     for j in Loop(0, 4) {
@@ -585,6 +586,7 @@ impl ByteKernel for Weigh {
 struct Sums {
     /// Of the values.
     scales: *const f32,
+    starts: *const f32,
     weight_scales: *const f32,
     factors: *const f32,
     sums: *mut f32,
@@ -592,9 +594,9 @@ struct Sums {
 
 impl Epilogue for Sums {
     #[inline(always)]
-    unsafe fn start<S: ByteSimd>(&self, _column: usize) -> S::Integers {
+    unsafe fn start<S: ByteSimd>(&self, row: usize, _column: usize) -> S::Integers {
         // SAFETY: the caller's promise.
-        unsafe { S::zeros() }
+        unsafe { if S::SIGNED { S::splat_word(self.starts.add(row).cast()) } else { S::zeros() } }
     }
     #[inline(always)]
     unsafe fn add<S: ByteSimd>(a: S::Integers, b: S::Integers, sum: S::Integers) -> S::Integers {

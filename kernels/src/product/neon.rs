@@ -6,14 +6,14 @@
 //! numbers.
 
 use std::arch::aarch64::*;
-use std::arch::{asm, is_aarch64_feature_detected};
+use std::arch::is_aarch64_feature_detected;
 
 use super::tile::{self, multiplier};
 use super::unpack::{self, IQ4_CODES};
 use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::Isa;
 use crate::simd::Loop;
-use crate::simd::neon::Neon;
+use crate::simd::neon::{Neon, dot};
 
 /// Whether the processor can run it without dot products.
 pub(super) fn is_present() -> bool {
@@ -71,20 +71,6 @@ fn splat(x: i32) -> int32x4x2_t {
 #[inline]
 fn to_floats(x: int32x4x2_t) -> float32x4x2_t {
     float32x4x2_t(vcvtq_f32_s32(x.0), vcvtq_f32_s32(x.1))
-}
-
-/// `sum` and the products of four bytes for each. The library's intrinsic needs a newer Rust.
-#[target_feature(enable = "neon,dotprod")]
-#[inline]
-fn dot(mut sum: int32x4x2_t, w: int32x4x2_t, x: int32x4x2_t) -> int32x4x2_t {
-    for (sum, w, x) in [(&mut sum.0, w.0, x.0), (&mut sum.1, w.1, x.1)] {
-        // SAFETY: the instruction is there; it reads and writes these registers only.
-        unsafe {
-            asm!("sdot {0:v}.4s, {1:v}.16b, {2:v}.16b", inout(vreg) *sum, in(vreg) w, in(vreg) x,
-                options(pure, nomem, nostack, preserves_flags));
-        }
-    }
-    sum
 }
 
 /// `sum` and the products of four bytes for each, of STEPS vectors of signed bytes. Sums of 2 * STEPS products fit 16 bits.

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{
-    ByteKernel, ByteSimd, IntegerKernel, IntegerSimd, Kernel, Simd, avx2_bytes, avx2_integers,
+    ByteKernel, ByteSimd, IntegerKernel, IntegerSimd, Kernel, Simd, WordSimd, avx2_bytes, avx2_integers,
     every_fourth_byte,
 };
 use crate::quant::IQ4_VALUES;
@@ -118,23 +118,14 @@ impl Simd for Avx2 {
     }
 }
 
-impl IntegerSimd for Avx2 {
+impl WordSimd for Avx2 {
     type Integers = __m256i;
-
-    avx2_integers!();
 
     ops! {
         zeros() -> __m256i = _mm256_setzero_si256();
-        load_pairs(p: *const i16) -> __m256i = _mm256_loadu_si256(p.cast());
-        splat_pair(p: *const i16) -> __m256i = _mm256_set1_epi32(p.cast::<i32>().read_unaligned());
-        multiply_pairs(a: __m256i, b: __m256i, c: __m256i) -> __m256i =
-            _mm256_add_epi32(_mm256_madd_epi16(a, b), c);
+        load_words(p: *const u8) -> __m256i = _mm256_loadu_si256(p.cast());
+        splat_word(p: *const u8) -> __m256i = _mm256_set1_epi32(p.cast::<i32>().read_unaligned());
         floats(v: __m256i) -> __m256 = _mm256_cvtepi32_ps(v);
-        store_i16(p: *mut i16, v: __m256) -> () = {
-            let v = _mm256_cvtps_epi32(v);
-            let v = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
-            _mm_storeu_si128(p.cast(), v);
-        };
         larger_magnitude(a: __m256, b: __m256) -> __m256 = {
             let bits = _mm256_set1_epi32(i32::MAX);
             let (a, b) = (_mm256_castps_si256(a), _mm256_castps_si256(b));
@@ -150,7 +141,23 @@ impl IntegerSimd for Avx2 {
     }
 }
 
+impl IntegerSimd for Avx2 {
+    avx2_integers!();
+
+    ops! {
+        multiply_pairs(a: __m256i, b: __m256i, c: __m256i) -> __m256i =
+            _mm256_add_epi32(_mm256_madd_epi16(a, b), c);
+        store_i16(p: *mut i16, v: __m256) -> () = {
+            let v = _mm256_cvtps_epi32(v);
+            let v = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            _mm_storeu_si128(p.cast(), v);
+        };
+    }
+}
+
 impl ByteSimd for Avx2 {
+    const SIGNED: bool = false;
+
     ops! {
         multiply_bytes(a: __m256i, b: __m256i, c: __m256i) -> __m256i = _mm256_dpbusd_avx_epi32(c, a, b);
         nearest(v: __m256) -> __m256i = _mm256_cvtps_epi32(v);

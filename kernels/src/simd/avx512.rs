@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{
-    ByteKernel, ByteSimd, IntegerKernel, IntegerSimd, Kernel, Simd, avx2_bytes, avx2_integers,
+    ByteKernel, ByteSimd, IntegerKernel, IntegerSimd, Kernel, Simd, WordSimd, avx2_bytes, avx2_integers,
     every_fourth_byte,
 };
 use crate::quant::IQ4_VALUES;
@@ -127,20 +127,14 @@ impl Simd for Avx512 {
     }
 }
 
-impl IntegerSimd for Avx512 {
+impl WordSimd for Avx512 {
     type Integers = __m512i;
-
-    avx2_integers!();
 
     ops! {
         zeros() -> __m512i = _mm512_setzero_si512();
-        load_pairs(p: *const i16) -> __m512i = _mm512_loadu_si512(p.cast());
-        splat_pair(p: *const i16) -> __m512i = _mm512_set1_epi32(p.cast::<i32>().read_unaligned());
-        multiply_pairs(a: __m512i, b: __m512i, c: __m512i) -> __m512i =
-            _mm512_add_epi32(_mm512_madd_epi16(a, b), c);
+        load_words(p: *const u8) -> __m512i = _mm512_loadu_si512(p.cast());
+        splat_word(p: *const u8) -> __m512i = _mm512_set1_epi32(p.cast::<i32>().read_unaligned());
         floats(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
-        store_i16(p: *mut i16, v: __m512) -> () =
-            _mm256_storeu_si256(p.cast(), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v)));
         larger_magnitude(a: __m512, b: __m512) -> __m512 = {
             let bits = _mm512_set1_epi32(i32::MAX);
             let (a, b) = (_mm512_castps_si512(a), _mm512_castps_si512(b));
@@ -151,7 +145,20 @@ impl IntegerSimd for Avx512 {
     }
 }
 
+impl IntegerSimd for Avx512 {
+    avx2_integers!();
+
+    ops! {
+        multiply_pairs(a: __m512i, b: __m512i, c: __m512i) -> __m512i =
+            _mm512_add_epi32(_mm512_madd_epi16(a, b), c);
+        store_i16(p: *mut i16, v: __m512) -> () =
+            _mm256_storeu_si256(p.cast(), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(v)));
+    }
+}
+
 impl ByteSimd for Avx512 {
+    const SIGNED: bool = false;
+
     ops! {
         multiply_bytes(a: __m512i, b: __m512i, c: __m512i) -> __m512i = _mm512_dpbusd_epi32(c, a, b);
         nearest(v: __m512) -> __m512i = _mm512_cvtps_epi32(v);

@@ -147,14 +147,16 @@ impl Isa {
         }
     }
 
-    /// Whether it has products of bytes on this processor: AVX-512 VNNI or AVX-VNNI.
+    /// Whether it has products of bytes on this processor: AVX-512 VNNI, AVX-VNNI, or ARM's dot products.
     pub fn has_bytes(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => self.present() && is_x86_feature_detected!("avx512vnni"),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => self.present() && is_x86_feature_detected!("avxvnni"),
-            _ => false,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => self.present() && is_aarch64_feature_detected!("dotprod"),
+            Isa::Scalar => false,
         }
     }
 
@@ -164,7 +166,7 @@ impl Isa {
     /// [`has_bytes`](Self::has_bytes) holds, and the kernel's own requirements are met.
     #[inline]
     #[cfg_attr(
-        not(target_arch = "x86_64"),
+        not(any(target_arch = "x86_64", target_arch = "aarch64")),
         allow(unused_variables, unused_unsafe, reason = "no other instruction set takes the kernel")
     )]
     pub(crate) unsafe fn enter_with_bytes<K: ByteKernel>(self, kernel: K) -> K::Out {
@@ -175,7 +177,9 @@ impl Isa {
                 Isa::Avx512 => avx512::enter_with_bytes(kernel),
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 => avx2::enter_with_bytes(kernel),
-                _ => unreachable!("the caller asks has_bytes first"),
+                #[cfg(target_arch = "aarch64")]
+                Isa::Neon => neon::enter_with_bytes(kernel),
+                Isa::Scalar => unreachable!("the caller asks has_bytes first"),
             }
         }
     }
@@ -320,26 +324,30 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn prefetch(p: *const u8);
 }
 
-/// Products of integers, for the instruction sets that multiply pairs of them in one instruction
-/// ([`Isa::has_integers`]). All functions are unsafe as those of [`Simd`] are.
-pub(crate) trait IntegerSimd: Simd {
+/// What products of integers have in common. All functions are unsafe as those of [`Simd`] are.
+pub(crate) trait WordSimd: Simd {
     /// `LANES` integers of 32 bits, or as many pairs of integers of 16 bits, or as many fours of bytes.
     type Integers: Copy;
 
     unsafe fn zeros() -> Self::Integers;
-    unsafe fn load_pairs(p: *const i16) -> Self::Integers;
-    /// One pair in all lanes.
-    unsafe fn splat_pair(p: *const i16) -> Self::Integers;
-    /// The sum of both products of the pairs of a and b, plus c.
-    unsafe fn multiply_pairs(a: Self::Integers, b: Self::Integers, c: Self::Integers) -> Self::Integers;
+    unsafe fn load_words(p: *const u8) -> Self::Integers;
+    /// Four bytes in all lanes.
+    unsafe fn splat_word(p: *const u8) -> Self::Integers;
     /// Integers of 32 bits as floats.
     unsafe fn floats(v: Self::Integers) -> Self::V;
-    /// Writes the nearest integers, which have 16 bits.
-    unsafe fn store_i16(p: *mut i16, v: Self::V);
     /// The larger absolute value; NaN is larger than all others.
     unsafe fn larger_magnitude(a: Self::V, b: Self::V) -> Self::V;
     /// The largest of lanes that are not negative; NaN is larger than all others.
     unsafe fn largest_magnitude(v: Self::V) -> f32;
+}
+
+/// Products of integers, for the instruction sets that multiply pairs of them in one instruction
+/// ([`Isa::has_integers`]). All functions are unsafe as those of [`Simd`] are.
+pub(crate) trait IntegerSimd: WordSimd {
+    /// The sum of both products of the pairs of a and b, plus c.
+    unsafe fn multiply_pairs(a: Self::Integers, b: Self::Integers, c: Self::Integers) -> Self::Integers;
+    /// Writes the nearest integers, which have 16 bits.
+    unsafe fn store_i16(p: *mut i16, v: Self::V);
     /// The 16 bytes at each address.
     unsafe fn load_two(a: *const u8, b: *const u8) -> Self::Bytes;
     /// The values of bytes below 16.
@@ -356,7 +364,10 @@ pub(crate) trait IntegerSimd: Simd {
 
 /// Products of bytes, for the instruction sets that multiply four of them for each lane in one instruction
 /// ([`Isa::has_bytes`]). All functions are unsafe as those of [`Simd`] are.
-pub(crate) trait ByteSimd: IntegerSimd {
+pub(crate) trait ByteSimd: WordSimd {
+    /// Whether all bytes are signed. What is unsigned elsewhere has 128 taken off here.
+    const SIGNED: bool;
+
     /// The sum of the products of four unsigned bytes of a and four signed bytes of b, plus c.
     unsafe fn multiply_bytes(a: Self::Integers, b: Self::Integers, c: Self::Integers) -> Self::Integers;
     /// The nearest integers.
@@ -367,7 +378,7 @@ pub(crate) trait ByteSimd: IntegerSimd {
     unsafe fn store_low_bytes(p: *mut u8, v: Self::Integers);
     /// Byte i of each lane is the lane of number i of the arguments, which are signed bytes.
     unsafe fn pack_signed(v: [Self::Integers; 4]) -> Self::Integers;
-    /// Byte i of each lane is the lane of number i of the arguments, which are unsigned bytes.
+    /// Byte i of each lane is the lane of number i of the arguments, which are unsigned bytes: less 128 where all are signed.
     unsafe fn pack_unsigned(v: [Self::Integers; 4]) -> Self::Integers;
 }
 

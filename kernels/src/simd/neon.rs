@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::{Kernel, Simd, bytes_in_words};
+use super::{ByteKernel, ByteSimd, Kernel, Simd, WordSimd, bytes_in_words};
 use crate::quant::IQ4_VALUES;
 
 #[derive(Clone, Copy)]
@@ -16,6 +16,43 @@ pub(crate) struct Neon;
 pub(super) unsafe fn enter<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Neon>() }
+}
+
+/// # Safety
+/// As for [`enter`], and the processor has dot products.
+#[target_feature(enable = "neon,dotprod")]
+#[inline(never)]
+pub(super) unsafe fn enter_with_bytes<K: ByteKernel>(kernel: K) -> K::Out {
+    // SAFETY: the caller's promise.
+    unsafe { kernel.run::<Neon>() }
+}
+
+/// `sum` and the products of four signed bytes for each. The library's intrinsic needs a newer Rust.
+#[target_feature(enable = "neon,dotprod")]
+#[inline]
+pub(crate) fn dot(mut sum: int32x4x2_t, a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t {
+    for (sum, a, b) in [(&mut sum.0, a.0, b.0), (&mut sum.1, a.1, b.1)] {
+        // SAFETY: the instruction is there; it reads and writes these registers only.
+        unsafe {
+            asm!("sdot {0:v}.4s, {1:v}.16b, {2:v}.16b", inout(vreg) *sum, in(vreg) a, in(vreg) b,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+    }
+    sum
+}
+
+/// The absolute values, whose order is that of their bits.
+#[target_feature(enable = "neon")]
+#[inline]
+fn magnitudes(v: float32x4x2_t) -> int32x4x2_t {
+    int32x4x2_t(vreinterpretq_s32_f32(vabsq_f32(v.0)), vreinterpretq_s32_f32(vabsq_f32(v.1)))
+}
+
+/// The lowest byte of each lane of four vectors, side by side.
+#[target_feature(enable = "neon")]
+#[inline]
+fn low_bytes(v: [int32x4_t; 4]) -> int32x4_t {
+    vsliq_n_s32::<24>(vsliq_n_s32::<16>(vsliq_n_s32::<8>(v[0], v[1]), v[2]), v[3])
 }
 
 /// The first 4 of 8 halves as floats. The library's intrinsics for halves need a newer Rust.
@@ -165,5 +202,52 @@ impl Simd for Neon {
         largest(v: float32x4x2_t) -> f32 = vmaxnmvq_f32(vmaxnmq_f32(v.0, v.1));
         prefetch(p: *const u8) -> () =
             asm!("prfm pldl1keep, [{0}]", in(reg) p, options(readonly, nostack, preserves_flags));
+    }
+}
+
+impl WordSimd for Neon {
+    type Integers = int32x4x2_t;
+
+    ops! {
+        zeros() -> int32x4x2_t = int32x4x2_t(vdupq_n_s32(0), vdupq_n_s32(0));
+        load_words(p: *const u8) -> int32x4x2_t =
+            int32x4x2_t(vld1q_s32(p.cast()), vld1q_s32(p.add(16).cast()));
+        splat_word(p: *const u8) -> int32x4x2_t = {
+            let four = vdupq_n_s32(p.cast::<i32>().read_unaligned());
+            int32x4x2_t(four, four)
+        };
+        floats(v: int32x4x2_t) -> float32x4x2_t = float32x4x2_t(vcvtq_f32_s32(v.0), vcvtq_f32_s32(v.1));
+        larger_magnitude(a: float32x4x2_t, b: float32x4x2_t) -> float32x4x2_t = {
+            let (a, b) = (magnitudes(a), magnitudes(b));
+            let (low, high) = (vmaxq_s32(a.0, b.0), vmaxq_s32(a.1, b.1));
+            float32x4x2_t(vreinterpretq_f32_s32(low), vreinterpretq_f32_s32(high))
+        };
+        largest_magnitude(v: float32x4x2_t) -> f32 = {
+            let v = magnitudes(v);
+            f32::from_bits(vmaxvq_s32(vmaxq_s32(v.0, v.1)).cast_unsigned())
+        };
+    }
+}
+
+impl ByteSimd for Neon {
+    const SIGNED: bool = true;
+
+    ops! {
+        multiply_bytes(a: int32x4x2_t, b: int32x4x2_t, c: int32x4x2_t) -> int32x4x2_t = dot(c, a, b);
+        nearest(v: float32x4x2_t) -> int32x4x2_t = int32x4x2_t(vcvtnq_s32_f32(v.0), vcvtnq_s32_f32(v.1));
+        subtract(a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t =
+            int32x4x2_t(vsubq_s32(a.0, b.0), vsubq_s32(a.1, b.1));
+        store_integers(p: *mut u8, v: int32x4x2_t) -> () = {
+            vst1q_s32(p.cast(), v.0);
+            vst1q_s32(p.add(16).cast(), v.1);
+        };
+        store_low_bytes(p: *mut u8, v: int32x4x2_t) -> () =
+            vst1_s8(p.cast(), vmovn_s16(vuzp1q_s16(vreinterpretq_s16_s32(v.0), vreinterpretq_s16_s32(v.1))));
+        pack_signed(v: [int32x4x2_t; 4]) -> int32x4x2_t =
+            int32x4x2_t(low_bytes([v[0].0, v[1].0, v[2].0, v[3].0]), low_bytes([v[0].1, v[1].1, v[2].1, v[3].1]));
+        pack_unsigned(v: [int32x4x2_t; 4]) -> int32x4x2_t = {
+            let (packed, offset) = (Self::pack_signed(v), vdupq_n_s32(i32::from_ne_bytes([128; 4])));
+            int32x4x2_t(veorq_s32(packed.0, offset), veorq_s32(packed.1, offset))
+        };
     }
 }
