@@ -143,8 +143,15 @@ impl Arithmetic {
         let isa = Isa::best();
         // SAFETY: the best instruction set is present.
         let floats = || unsafe { isa.enter(MultiplyAdd(LENGTH)) };
-        // SAFETY: as above, and it has bytes where this is called.
-        let bytes = || unsafe { isa.enter_with_bytes(MultiplyAdd(LENGTH)) };
+        let bytes = || {
+            // Its instructions have twice the products.
+            #[cfg(target_arch = "aarch64")]
+            if let Some(operations) = crate::product::i8mm::operations(LENGTH) {
+                return operations;
+            }
+            // SAFETY: as above, and it has bytes where this is called.
+            unsafe { isa.enter_with_bytes(MultiplyAdd(LENGTH)) }
+        };
         Arithmetic {
             floats: peak(threads, seconds, floats),
             bytes: isa.has_bytes().then(|| peak(threads, seconds, bytes)),

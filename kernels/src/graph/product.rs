@@ -27,7 +27,7 @@ fn min_columns() -> Option<usize> {
         #[cfg(target_arch = "x86_64")]
         Unit::AvxVnni => Some(32),
         #[cfg(target_arch = "aarch64")]
-        Unit::NeonDot | Unit::Neon => Some(64),
+        Unit::NeonMatrix | Unit::NeonDot | Unit::Neon => Some(64),
     }
 }
 

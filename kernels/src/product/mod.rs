@@ -11,8 +11,8 @@
 //! have no offset; their minima are multiplied with the sums of activations.
 //!
 //! product/tile.rs is the kernel, for AVX-512 with VNNI (product/vnni.rs), for AVX2 with and without AVX-VNNI
-//! (product/avx2.rs), and for NEON with and without dot products (product/neon.rs). The plain one is the reference of the
-//! tests. On other processors ggml's product is used.
+//! (product/avx2.rs), and for NEON with and without dot products (product/neon.rs). For ARM's products of matrices there is
+//! another one (product/i8mm.rs). The plain one is the reference of the tests. On other processors ggml's product is used.
 //!
 //! With few columns, filling the panel takes more time than the products. On x86-64 the blocks of several rows are transposed
 //! before they are unpacked (product/pack.rs). A column's result does not depend on how many others there are: all are computed
@@ -42,6 +42,8 @@
 mod activations;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod i8mm;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg(target_arch = "x86_64")]
@@ -190,6 +192,9 @@ pub enum Unit {
     /// AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// NEON with products of matrices of bytes (i8mm).
+    #[cfg(target_arch = "aarch64")]
+    NeonMatrix,
     /// NEON with dot products.
     #[cfg(target_arch = "aarch64")]
     NeonDot,
@@ -210,6 +215,8 @@ impl Unit {
             Unit::AvxVnni,
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2,
+            #[cfg(target_arch = "aarch64")]
+            Unit::NeonMatrix,
             #[cfg(target_arch = "aarch64")]
             Unit::NeonDot,
             #[cfg(target_arch = "aarch64")]
@@ -232,6 +239,8 @@ impl Unit {
             Unit::AvxVnni => Isa::Avx2.has_bytes(),
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2 => Isa::Avx2.present(),
+            #[cfg(target_arch = "aarch64")]
+            Unit::NeonMatrix => i8mm::is_present(),
             #[cfg(target_arch = "aarch64")]
             Unit::NeonDot => neon::has_dot_products(),
             #[cfg(target_arch = "aarch64")]
@@ -307,7 +316,7 @@ struct Panel {
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Slab {
-    /// Codes: four elements of each row, then the next four.
+    /// Codes: four elements of each row, then the next four. With i8mm eight, then the next eight.
     codes: [[[u8; 4]; ROWS]; SLAB / 4],
     /// Scales of each group.
     scales: [[f32; ROWS]; SLAB / 16],
@@ -380,6 +389,8 @@ pub unsafe fn multiply(unit: Unit, product: &Product, next: &AtomicUsize, thread
                     Unit::AvxVnni => avx2::multiply_vnni(product, part, panel, out),
                     #[cfg(target_arch = "x86_64")]
                     Unit::Avx2 => avx2::multiply(product, part, panel, out),
+                    #[cfg(target_arch = "aarch64")]
+                    Unit::NeonMatrix => i8mm::multiply(product, part, panel, out),
                     #[cfg(target_arch = "aarch64")]
                     Unit::NeonDot => neon::multiply_dot(product, part, panel, out),
                     #[cfg(target_arch = "aarch64")]

@@ -112,7 +112,7 @@ multiplier!(
     int32x4x2_t(add(sum.0, [w[0].0], [x[0].0]), add(sum.1, [w[0].1], [x[0].1]))
 });
 
-/// [`Multiplier::fill`](tile::Multiplier::fill), row by row.
+/// [`TileKernel::fill`](tile::TileKernel::fill), row by row.
 #[target_feature(enable = "neon")]
 #[inline]
 fn fill<const SIGNED: bool>(

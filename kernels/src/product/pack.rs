@@ -47,7 +47,7 @@ pub(super) trait Words: Copy {
     unsafe fn to_floats(v: Self::V) -> <Self::Floats as Simd>::V;
 }
 
-/// Defines `fill`, [`Multiplier::fill`](super::tile::Multiplier::fill) of an instruction set with these [`Words`]: a function for each
+/// Defines `fill`, [`TileKernel::fill`](super::tile::TileKernel::fill) of an instruction set with these [`Words`]: a function for each
 /// type, in which the type is a constant.
 macro_rules! filler {
     ($words:ident, $features:literal) => {
@@ -56,7 +56,7 @@ macro_rules! filler {
         );
     };
     ($words:ident, $features:literal, $($ty:ident)*) => {
-        /// [`Multiplier::fill`](tile::Multiplier::fill), whole blocks of several rows at a time.
+        /// [`TileKernel::fill`](tile::TileKernel::fill), whole blocks of several rows at a time.
         ///
         /// # Safety
         /// The instruction set is present.

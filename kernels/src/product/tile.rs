@@ -1,42 +1,47 @@
-//! The kernel of the products, written once for all instruction sets. A *tile* is some rows of a panel, two vectors of
-//! them, times some columns. The integer sums of a group stay in registers. The sums of a slab are scaled and added
-//! up where the whole panel's are.
+//! The kernel of the products, written once for all instruction sets whose integer sums are each of one row and one column. A
+//! *tile* is some rows of a panel, two vectors of them, times some columns. The integer sums of a group stay in registers. The
+//! sums of a slab are scaled and added up where the whole panel's are.
 
 use super::{ColumnLayout, Format, PANEL_SLABS, Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::simd::{Loop, Simd};
 
-/// The maximum of [`Multiplier::COLUMNS`].
+/// The maximum of [`TileKernel::COLUMNS`].
 const MAX_COLUMNS: usize = 6;
 /// The maximum of [`Multiplier::STEPS`].
 pub(super) const MAX_STEPS: usize = 2;
 /// The maximum of [`Simd::LANES`].
 const MAX_SIMD_LANES: usize = 16;
 
-/// Integer products of an instruction set. All functions are unsafe because it must be present.
-pub(super) trait Multiplier: Copy {
+/// How an instruction set multiplies tiles. All functions are unsafe because it must be present.
+pub(super) trait TileKernel: Copy {
     /// For what is not integer.
     type Floats: Simd;
-    /// A vector of as many i32, or four bytes in the place of each.
-    type Ints: Copy;
     /// Columns of a tile, at most [`MAX_COLUMNS`].
     const COLUMNS: usize;
-    /// Groups of four bytes that are multiplied at a time: 1 or [`MAX_STEPS`].
-    const STEPS: usize;
     /// Whether the codes of a panel are signed: [`fill`](Self::fill) has taken off their offset.
     const SIGNED: bool;
 
     /// Fills the panel with the elements from `first` on of the rows `rows`, as the products read them. The bytes `ahead` are
     /// weights that are needed later.
     unsafe fn fill(product: &Product, rows: [usize; 2], first: usize, ahead: &[u8], panel: &mut Panel);
+    /// Multiplies a tile of C columns in a function that is compiled for the instruction set and not inlined. Inlined, q6_K
+    /// had two thirds of its speed on AVX-512: the compiler moved the float sums to memory.
+    unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(tile: Tile);
+}
+
+/// Integer products of an instruction set, for [`Tile::columns`]: each sum is of one row and one column.
+pub(super) trait Multiplier: TileKernel {
+    /// A vector of as many i32 as floats, or four bytes in the place of each.
+    type Ints: Copy;
+    /// Groups of four bytes that are multiplied at a time: 1 or [`MAX_STEPS`].
+    const STEPS: usize;
+
     /// The bytes at `from`.
     unsafe fn load(from: *const u8) -> Self::Ints;
     unsafe fn splat(x: i32) -> Self::Ints;
     /// `sum` and the products of codes `w` and activations `x`, the first [`STEPS`](Self::STEPS) of each.
     unsafe fn add(sum: Self::Ints, w: [Self::Ints; MAX_STEPS], x: [Self::Ints; MAX_STEPS]) -> Self::Ints;
     unsafe fn to_floats(x: Self::Ints) -> <Self::Floats as Simd>::V;
-    /// Calls [`Tile::columns`] in a function that is compiled for the instruction set and not inlined. Inlined, q6_K
-    /// had two thirds of its speed on AVX-512: the compiler moved the float sums to memory.
-    unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(tile: Tile);
 }
 
 /// A [`Multiplier`]: its steps, whether codes are signed, its instructions, and how products are added. The module has what the
@@ -50,11 +55,9 @@ macro_rules! multiplier {
         #[derive(Clone, Copy)]
         struct $name;
 
-        impl $crate::product::tile::Multiplier for $name {
+        impl $crate::product::tile::TileKernel for $name {
             type Floats = Floats;
-            type Ints = Ints;
             const COLUMNS: usize = TILE_COLUMNS;
-            const STEPS: usize = $steps;
             const SIGNED: bool = $is_signed;
 
             #[inline(always)]
@@ -68,6 +71,32 @@ macro_rules! multiplier {
                 // SAFETY: the instruction set is present.
                 unsafe { fill::<$is_signed>(product, rows, first, ahead, panel) }
             }
+
+            #[inline(always)]
+            unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(
+                tile: $crate::product::tile::Tile,
+            ) {
+                #[target_feature(enable = $features)]
+                #[inline(never)]
+                unsafe fn columns<
+                    const C: usize,
+                    const GROUP: usize,
+                    const BY_SLAB: bool,
+                    const MINIMA: bool,
+                >(
+                    tile: $crate::product::tile::Tile,
+                ) {
+                    // SAFETY: the caller's promise.
+                    unsafe { tile.columns::<$name, C, GROUP, BY_SLAB, MINIMA>() }
+                }
+                // SAFETY: the caller's promise.
+                unsafe { columns::<C, GROUP, BY_SLAB, MINIMA>(tile) }
+            }
+        }
+
+        impl $crate::product::tile::Multiplier for $name {
+            type Ints = Ints;
+            const STEPS: usize = $steps;
 
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Ints {
@@ -96,27 +125,6 @@ macro_rules! multiplier {
                 // SAFETY: the instruction set is present.
                 unsafe { to_floats(x) }
             }
-
-            #[inline(always)]
-            unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(
-                tile: $crate::product::tile::Tile,
-            ) {
-                #[target_feature(enable = $features)]
-                #[inline(never)]
-                unsafe fn columns<
-                    const C: usize,
-                    const GROUP: usize,
-                    const BY_SLAB: bool,
-                    const MINIMA: bool,
-                >(
-                    tile: $crate::product::tile::Tile,
-                ) {
-                    // SAFETY: the caller's promise.
-                    unsafe { tile.columns::<$name, C, GROUP, BY_SLAB, MINIMA>() }
-                }
-                // SAFETY: the caller's promise.
-                unsafe { columns::<C, GROUP, BY_SLAB, MINIMA>(tile) }
-            }
         }
     };
 }
@@ -127,7 +135,7 @@ pub(super) use multiplier;
 /// # Safety
 /// The instruction set is present. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
 #[inline(always)]
-pub(super) unsafe fn multiply<M: Multiplier>(
+pub(super) unsafe fn multiply<M: TileKernel>(
     product: &Product,
     part: ResultPart,
     panel: &mut Panel,
@@ -184,7 +192,7 @@ pub(super) unsafe fn multiply<M: Multiplier>(
 /// # Safety
 /// As for [`multiply`].
 #[inline(always)]
-pub(super) unsafe fn multiply_by_size<Small: Multiplier, Signed: Multiplier>(
+pub(super) unsafe fn multiply_by_size<Small: TileKernel, Signed: TileKernel>(
     product: &Product,
     part: ResultPart,
     panel: &mut Panel,
@@ -203,26 +211,26 @@ pub(super) unsafe fn multiply_by_size<Small: Multiplier, Signed: Multiplier>(
 /// Rows of a panel times some columns.
 #[derive(Clone, Copy)]
 pub(super) struct Tile<'a> {
-    slabs: &'a [Slab; PANEL_SLABS],
+    pub(super) slabs: &'a [Slab; PANEL_SLABS],
     /// First element of the panel.
-    first: usize,
+    pub(super) first: usize,
     /// Element behind the panel's last.
-    end: usize,
+    pub(super) end: usize,
     /// The first row, counted from the panel's.
-    offset: usize,
+    pub(super) offset: usize,
     /// The first of the columns.
-    columns: *const u32,
-    layout: ColumnLayout,
+    pub(super) columns: *const u32,
+    pub(super) layout: ColumnLayout,
     /// The first row's result in the first column.
-    out: *mut f32,
-    n_out: usize,
-    rows: usize,
+    pub(super) out: *mut f32,
+    pub(super) n_out: usize,
+    pub(super) rows: usize,
 }
 
 impl Tile<'_> {
     /// Multiplies with `count` columns, which are there.
     #[inline(always)]
-    unsafe fn run<M: Multiplier, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(
+    unsafe fn run<M: TileKernel, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(
         self,
         count: usize,
     ) {
@@ -336,7 +344,12 @@ impl Tile<'_> {
 
     /// Writes sums, or adds them to what earlier panels gave. The rows are there.
     #[inline(always)]
-    unsafe fn write<M: Multiplier>(&self, to: *mut f32, rows: usize, sums: <M::Floats as Simd>::V) {
+    pub(super) unsafe fn write<M: TileKernel>(
+        &self,
+        to: *mut f32,
+        rows: usize,
+        sums: <M::Floats as Simd>::V,
+    ) {
         // SAFETY: the caller's promise.
         unsafe {
             if rows == M::Floats::LANES {

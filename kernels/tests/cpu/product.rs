@@ -116,6 +116,58 @@ fn all_numbers_of_columns_and_threads_give_the_same_product() {
     }
 }
 
+/// One thread, whole tiles and several panels: `scripts/arm/instructions.sh` counts what this test runs.
+#[test]
+fn every_unit_multiplies_many_columns() {
+    let mut random = Random::new(6);
+    for ty in WeightType::ALL {
+        let (n_in, n_out, n) = (1280, 64, 66);
+        let rows = random_rows(&mut random, ty, n_in, n_out);
+        let x = normals(&mut random, n_in * n);
+        let plain = product_of(Unit::Plain, ty, n_in, &rows, &x, 1);
+        let size = plain.iter().fold(0f32, |m, y| m.max(y.abs()));
+        for unit in Unit::available().into_iter().filter(|unit| *unit != Unit::Plain) {
+            let found = product_of(unit, ty, n_in, &rows, &x, 1);
+            for (i, (a, b)) in found.iter().zip(&plain).enumerate() {
+                assert!((a - b).abs() <= 2e-6 * size, "{ty:?} {unit:?}, {i}: {a} not {b}");
+            }
+        }
+    }
+}
+
+/// Sums of integers have no rounding. So what differs between units is how many floats they add up at a time, and in which order.
+#[test]
+fn units_of_the_same_vectors_give_the_same_bits() {
+    let mut random = Random::new(5);
+    for ty in WeightType::ALL {
+        for (blocks, n_out) in [(1, 15), (19, 35), (33, 64)] {
+            let n_in = blocks * ty.block_elements();
+            let rows = random_rows(&mut random, ty, n_in, n_out);
+            for n in [1, 2, 3, 4, 5, 6, 7, 23] {
+                let x = normals(&mut random, n_in * n);
+                let same: Vec<Unit> =
+                    Unit::available().into_iter().filter(|unit| is_one_of_several(*unit)).collect();
+                let of_units = |unit: &Unit| product_of(*unit, ty, n_in, &rows, &x, 2);
+                let all: Vec<_> = same.iter().map(of_units).collect();
+                for (unit, product) in same.iter().zip(&all) {
+                    assert_eq!(product, &all[0], "{ty:?} {unit:?} and {:?} [{n_in}, {n_out}] x {n}", same[0]);
+                }
+            }
+        }
+    }
+}
+
+/// Whether there are several units with vectors of this one's size and the same order of sums.
+fn is_one_of_several(unit: Unit) -> bool {
+    match unit {
+        #[cfg(target_arch = "x86_64")]
+        Unit::AvxVnni | Unit::Avx2 => true,
+        #[cfg(target_arch = "aarch64")]
+        Unit::NeonMatrix | Unit::NeonDot | Unit::Neon => true,
+        _ => false,
+    }
+}
+
 #[test]
 fn a_columns_product_does_not_depend_on_the_others() {
     /// Answers that are computed together, or drafted tokens.
