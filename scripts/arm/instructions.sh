@@ -4,6 +4,7 @@
 #
 #     scripts/arm/instructions.sh                       # attention with every pair of types
 #     scripts/arm/instructions.sh prefill::             # what these tests run
+#     scripts/arm/instructions.sh many_columns          # products
 #
 # Needs qemu-user (Debian: apt-get install qemu-user), which can load plugins, and a C compiler.
 set -euo pipefail
@@ -17,15 +18,38 @@ scripts/arm/cargo.sh test --profile mutants -p kernels --features ggml/portable 
     "${1:-every_pair_of_row_types}"
 c++filt < "$folder/counts" | python3 -c '
 import collections, re, sys
-kernels = collections.defaultdict(dict)
+attention, products = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
+# A tile of the products is a function of its own. All of the plain product is inlined into what chooses a unit. Panels are filled by
+# functions beside the tiles, or inlined into their callers. Two units share `neon::fill`; they run the same calls.
+units = {
+    "matrices": r"product::i8mm::", "dot products": r"product::neon::(multiply_dot|Dot)", "NEON": r"product::neon::",
+    "plain": r"product::(multiply|plain)$",
+}
+formats = {
+    "32, false, false": "blocks of 32", "32, false, true": "blocks of 32, minima", "32, true, false": "blocks of 256",
+    "32, true, true": "blocks of 256, minima", "16, true, false": "blocks of 256, groups of 16",
+}
 for line in sys.stdin:
     count, name = line.rstrip("\n").split(" ", 1)
-    found = re.fullmatch(r".*simd::(neon|scalar)::enter::<(.*)>", name)
+    found = re.fullmatch(r".*simd::(neon|scalar)::enter(?:_with_bytes)?::<(.*)>", name)
     if found:
         kernel = re.sub(r"kernels(\[\w+\])?::|(\w+::)+", "", found[2])
-        kernels[kernel][found[1]] = kernels[kernel].get(found[1], 0) + int(count)
-print("%12s %12s %6s  kernel" % ("NEON", "plain", "ratio"))
-for kernel, counts in sorted(kernels.items()):
-    neon, plain = (counts.get(name, 0) for name in ("neon", "scalar"))
+        attention[kernel][found[1]] += int(count)
+        continue
+    name = re.sub(r"\[\w+\]", "", name)
+    unit = next((unit for unit, pattern in units.items() if re.search(pattern, name)), None)
+    tile = re.search(r"::<\d+: usize, (\d+): usize, (\w+): bool, (\w+): bool>", name)
+    part = "tiles, " + formats[", ".join(tile.groups())] if tile else "all" if unit == "plain" else "panels"
+    shared = ["dot products", "NEON"] if "product::neon::fill" in name else [unit] if unit else []
+    for unit in shared:
+        products[part][unit] += int(count) // len(shared)
+if attention:
+    print("%12s %12s %6s  kernel" % ("NEON", "plain", "ratio"))
+for kernel, counts in sorted(attention.items()):
+    neon, plain = counts["neon"], counts["scalar"]
     print("%12d %12d %6.2f  %s" % (neon, plain, plain / max(neon, 1), kernel))
+if products:
+    print(("%14s " * len(units) + " product") % tuple(units))
+for part, counts in sorted(products.items()):
+    print(("%14d " * len(units) + " %s") % (*(counts[unit] for unit in units), part))
 '
