@@ -817,3 +817,22 @@ fn letters_that_show_their_background_are_seen() {
         1,
     );
 }
+
+/// The foot of a table may be written before the rows that it stands below.
+#[test]
+fn the_foot_of_a_table_stands_below_it() {
+    let foot = "<tfoot><tr><td>Total<td>18</tfoot>";
+    let (rows, wanted) =
+        ("<tbody><tr><td>Jan<td>8<tr><td>Feb<td>10", "Month | Rent\nJan | 8\nFeb | 10\nTotal | 18\n");
+    let head = "<!doctype html><table><thead><tr><th>Month<th>Rent</thead>";
+    check(&format!("{head}{foot}{rows}</table>"), wanted);
+    check(&format!("{head}{rows}{foot}</table>"), wanted);
+    check(&format!("{head}{foot}{rows}"), wanted);
+    check(&format!("{head}<tfoot><tr><td>Total<td>18{rows}</table>"), wanted);
+    let inner = format!(
+        "<table><tfoot><tr><td>a<td><table>{foot}<tr><td>b<td>c</table></tfoot><tr><td>d<td>e</table>"
+    );
+    check(&format!("<!doctype html>{inner}<p>end"), "d | e\na\n\nTotal | 18\nb | c\n\nend\n");
+    let deep = "<table><tfoot><tr><td>".repeat(20_000);
+    assert!(read("page.html", format!("<!doctype html>{deep}x").as_bytes()).text.contains('x'));
+}

@@ -5,6 +5,7 @@ mod blocks;
 mod controls;
 mod css;
 mod elements;
+mod feet;
 mod math;
 mod page;
 mod pictures;
@@ -100,7 +101,7 @@ enum Token<'a> {
 }
 
 /// A tag that begins an element.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Tag {
     /// In small letters.
     name: Vec<u8>,

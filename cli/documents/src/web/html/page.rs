@@ -4,6 +4,7 @@ use super::blocks::{List, Role};
 use super::controls::{self, Choices};
 use super::css::{Counters, Counting, Declared, Siblings, Subject};
 use super::elements::{Elements, is_void};
+use super::feet::Feet;
 use super::math::{self, Math};
 use super::prepass::{Prepass, is_tex};
 use super::{Places, Tag, Token};
@@ -70,6 +71,7 @@ pub(super) struct Page<'a> {
     pub(super) lists: Vec<List>,
     /// Open tables: whether each is for layout.
     pub(super) tables: Vec<bool>,
+    feet: Feet,
     pub(super) choices: Option<Choices>,
     pub(super) preformatted: usize,
     pub(super) svg: usize,
@@ -111,6 +113,7 @@ impl<'a> Page<'a> {
             math: None,
             lists: Vec::new(),
             tables: Vec::new(),
+            feet: Feet::default(),
             choices: None,
             preformatted: 0,
             svg: 0,
@@ -125,6 +128,7 @@ impl<'a> Page<'a> {
 
     /// The title, if the page has no heading of the first level.
     pub(super) fn finish(mut self) -> Option<String> {
+        self.write_feet(0);
         self.close(0);
         self.end_math();
         self.counts.unknown_numbers += self.known.sheet.unknown_numbers();
@@ -161,6 +165,12 @@ impl<'a> Page<'a> {
             }
             return;
         }
+        if self.tables.last() == Some(&false) && self.feet.takes(&token, self.tables.len()) {
+            return;
+        }
+        if !self.tables.is_empty() && matches!(token, Token::End(b"table")) {
+            self.write_feet(self.tables.len());
+        }
         if !self.has_body && begins_body(&token, self.elements.len() == 0) {
             self.begin_body(&token);
         }
@@ -168,6 +178,18 @@ impl<'a> Page<'a> {
             Token::Start(tag) => self.start(tag),
             Token::End(name) => self.end_tag(name),
             Token::Text(text) => self.text(text),
+        }
+    }
+
+    /// Writes the feet of tables that end, the innermost of so many and those within it.
+    fn write_feet(&mut self, tables: usize) {
+        if self.feet.is_written {
+            return;
+        }
+        while let Some(pieces) = self.feet.of_table(tables) {
+            self.feet.is_written = true;
+            pieces.iter().for_each(|piece| self.token(piece.token()));
+            self.feet.is_written = false;
         }
     }
 

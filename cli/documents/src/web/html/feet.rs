@@ -1,0 +1,86 @@
+//! Feet of tables (`<tfoot>`), which a page may write before the rows that they stand below.
+
+use super::{Tag, Token};
+
+/// A piece of a foot, until its table ends.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Start(Tag),
+    End(Vec<u8>),
+    Text(String),
+}
+
+impl Piece {
+    fn of(token: &Token) -> Piece {
+        match token {
+            Token::Start(tag) => Piece::Start((*tag).clone()),
+            Token::End(name) => Piece::End(name.to_vec()),
+            Token::Text(text) => Piece::Text((*text).to_owned()),
+        }
+    }
+
+    pub(super) fn token(&self) -> Token<'_> {
+        match self {
+            Piece::Start(tag) => Token::Start(tag),
+            Piece::End(name) => Token::End(name),
+            Piece::Text(text) => Token::Text(text),
+        }
+    }
+}
+
+/// The feet that wait for the end of their tables.
+#[derive(Debug, Default)]
+pub(super) struct Feet {
+    /// Each with how many tables are open around it, its own among them.
+    waiting: Vec<(usize, Vec<Piece>)>,
+    /// Tables that are open within the foot that is being read; none if no foot is.
+    within: Option<usize>,
+    /// Whether a foot is written, so that none within it waits.
+    pub(super) is_written: bool,
+}
+
+impl Feet {
+    /// Takes a piece of a foot. Returns whether it is one; `tables` is how many tables are open.
+    pub(super) fn takes(&mut self, token: &Token, tables: usize) -> bool {
+        if self.is_written {
+            return false;
+        }
+        let Some(within) = &mut self.within else {
+            let begins = matches!(token, Token::Start(tag) if tag.name == b"tfoot");
+            let is_first = self.waiting.last().is_none_or(|(of, _)| *of < tables);
+            if !begins || !is_first || tables == 0 {
+                return false;
+            }
+            self.within = Some(0);
+            self.waiting.push((tables, vec![Piece::of(token)]));
+            return true;
+        };
+        let ends = match token {
+            Token::Start(tag) if tag.name == b"table" => {
+                *within += 1;
+                false
+            }
+            Token::End(b"table") if *within > 0 => {
+                *within -= 1;
+                false
+            }
+            Token::Start(tag) => {
+                *within == 0 && matches!(tag.name.as_slice(), b"tbody" | b"thead" | b"tfoot")
+            }
+            Token::End(name) => *within == 0 && matches!(*name, b"table" | b"tfoot"),
+            Token::Text(_) => false,
+        };
+        if ends {
+            self.within = None;
+            // Its own end stands behind it, and that of its table ends it as well.
+            return matches!(token, Token::End(b"tfoot"));
+        }
+        self.waiting.iter_mut().last().into_iter().for_each(|(_, pieces)| pieces.push(Piece::of(token)));
+        true
+    }
+
+    /// The foot of the innermost of so many tables, when the table ends.
+    pub(super) fn of_table(&mut self, tables: usize) -> Option<Vec<Piece>> {
+        self.waiting.pop_if(|(of, _)| *of >= tables).map(|(_, pieces)| pieces)
+    }
+}
