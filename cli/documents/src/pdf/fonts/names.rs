@@ -1,8 +1,7 @@
 //! Fonts whose glyphs have names that the interpreter does not know: `f_f_i`, `a.sc`, `uni00660069`, those of TeX for
-//! mathematical signs, all names of fonts whose glyphs are drawings (Type 3), and symbol fonts that name none. Such a font gets a table of its characters (`/ToUnicode`), which the
-//! interpreter reads. Names consist of parts, as Adobe's
-//! rules for names say. Which character a part is, the interpreter is asked: it knows the list of names, so that no
-//! second list is needed here.
+//! mathematical signs, all names of fonts whose glyphs are drawings (Type 3), and symbol fonts that name none. Such a font gets
+//! a table of its characters (`/ToUnicode`), which the interpreter reads. Names consist of parts, as Adobe's rules for names
+//! say. Which character a part is, the interpreter is asked: it knows the list of names, so that no second list is needed here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
