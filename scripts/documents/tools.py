@@ -24,11 +24,13 @@ READS = {
     "markitdown": PDF | {".docx", ".pptx", ".xlsx", ".epub", ".html", ".ipynb", ".csv"},
     "longhand": None,
 }
-LIBRARIES = {"pypdf", "pdfplumber", "pymupdf4llm", "markitdown", "pdfium", "mupdf"}
+LIBRARIES = {"pypdf", "pdfplumber", "pymupdf4llm", "markitdown", "pdfium", "mupdf", "pdf_oxide"}
+# pdf_oxide is a crate of Rust with a package of Python. It and the engines of truth.py are scored where `--tool` names them.
 
 
 def reads(tool: str, file: pathlib.Path) -> bool:
-    return READS[tool] is None or file.suffix.lower() in READS[tool]
+    kinds = READS.get(tool, PDF)
+    return kinds is None or file.suffix.lower() in kinds
 
 
 def run(tool: str, file: pathlib.Path, longhand: str) -> dict:
@@ -116,6 +118,14 @@ def convert(tool: str, file: str) -> dict:
         pages = converter.convert(file).text_content.split("\f")
         seconds = time.perf_counter() - start
         tables = "\n".join(pages)
+    elif tool == "pdf_oxide":
+        import pdf_oxide
+
+        start = time.perf_counter()
+        document = pdf_oxide.PdfDocument(file)
+        pages = [document.extract_text(page) for page in range(document.page_count())]
+        seconds = time.perf_counter() - start
+        tables = "\n".join(document.to_markdown(page) for page in range(len(pages)))
     elif tool == "pdfium":
         import pypdfium2
 
