@@ -103,6 +103,12 @@ pub enum Problem {
         /// Why.
         why: String,
     },
+    /// The process that converts it cannot be started.
+    #[error("the process that converts it to text cannot be started: {why}")]
+    NoProcess {
+        /// The system's error.
+        why: String,
+    },
     /// A folder has too many files.
     #[error("more than {limit} files")]
     TooManyFiles {
@@ -183,6 +189,9 @@ impl Problem {
             Problem::WrongPassword => "check the password",
             Problem::Damaged { .. } | Problem::Failed { .. } | Problem::TooDeep => {
                 "check that the file is complete, or save it as text with the program that made it"
+            }
+            Problem::NoProcess { .. } => {
+                "allow this program more processes, memory and open files (`ulimit -u`, `-v` and `-n`)"
             }
             Problem::TooLong { .. } | Problem::Unpacked { .. } => {
                 "check that it is the right file, or give a part of it"

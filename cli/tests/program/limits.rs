@@ -22,6 +22,24 @@ fn threads_that_cannot_be_started_are_an_error() {
     std::fs::remove_file(&out).expect("the output");
 }
 
+/// What the system refuses is no fault of the document or of the model.
+#[test]
+fn processes_that_cannot_be_started_are_an_error() {
+    // Unlike the number of processes, that of open files is limited for root too.
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/documents/tests/fixtures/boat.docx");
+    let Some(run) = limited("ulimit -n 8", false, Path::new("."), &["text", document], "") else {
+        println!("skipped: the limit cannot be set here");
+        return;
+    };
+    assert!(run.stderr.contains("\nhint: allow this program more processes"), "{}", run.stderr);
+    run.assert_failed(1, "the process that converts it to text cannot be started: ");
+
+    let args = ["ask", "-t", "1", "The pass key is 12. What is the pass key?"];
+    let run = limited("ulimit -u 1", true, Path::new("."), &args, "").expect("as above");
+    assert!(run.stderr.contains("\nhint: allow this program more processes"), "{}", run.stderr);
+    run.assert_failed(1, "cannot start the thread that runs the model's chat template: ");
+}
+
 /// Runs with more and more address space, until one succeeds. The loader, the C library and the C++ runtime need some
 /// too, and end the process if they are refused it: those moments are few.
 #[test]

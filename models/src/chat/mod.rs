@@ -76,6 +76,12 @@ pub enum ChatError {
         /// The system's error.
         why: String,
     },
+    /// The thread that runs the template cannot be started.
+    #[error("cannot start the thread that runs the model's chat template: {why}")]
+    NoThread {
+        /// The system's error.
+        why: String,
+    },
     /// A text is longer than its limit.
     #[error("{what} is longer than {limit} bytes")]
     TooLong {
@@ -132,7 +138,9 @@ impl ChatError {
             ChatError::Lost { .. } => {
                 "use a model file with a chat template that writes all messages, such as another upload of this model"
             }
-            ChatError::NoProcess { .. } => "allow this program more processes and memory",
+            ChatError::NoProcess { .. } | ChatError::NoThread { .. } => {
+                "allow this program more processes and memory (`ulimit -u` and `-v`)"
+            }
             ChatError::Refused { .. } => {
                 "many templates need alternating user and assistant messages, and some allow no system message: put instructions into the first user message"
             }

@@ -75,7 +75,7 @@ pub(crate) fn convert(
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             return unconfined(|| detect_and_convert(kind, bytes, options));
         }
-        started => started.map_err(|error| failed(&format!("no process for it: {error}")))?,
+        started => started.map_err(no_process)?,
     };
     let reply = read_reply(&mut BufReader::new(child.channel(Instant::now() + time)), limits);
     reply.unwrap_or_else(|error| {
@@ -99,7 +99,7 @@ fn unconfined(
 ) -> Result<(Kind, Converted), Problem> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, convert);
-        let thread = thread.map_err(|error| failed(&error.to_string()))?;
+        let thread = thread.map_err(no_process)?;
         let converted = thread.join().unwrap_or_else(|_| Err(failed("the converter does not understand it")));
         converted.map(|(kind, converted)| {
             let notes = [converted.notes, vec![Note::Unconfined]].concat();
@@ -110,6 +110,10 @@ fn unconfined(
 
 fn failed(why: &str) -> Problem {
     Problem::Failed { why: why.to_owned() }
+}
+
+fn no_process(error: io::Error) -> Problem {
+    Problem::NoProcess { why: error.to_string() }
 }
 
 fn write_reply(out: &mut impl Write, result: Result<(Kind, Converted), Problem>) -> io::Result<()> {

@@ -45,12 +45,12 @@ fn on_stack<T: Send>(
     work: impl FnOnce() -> Result<T, ChatError> + Send,
 ) -> Result<T, ChatError> {
     std::thread::scope(|scope| {
-        let failed = |why: &str| ChatError::Failed { why: why.to_owned() };
         let thread = std::thread::Builder::new()
             .name("chat template".into())
             .stack_size(stack_bytes)
             .spawn_scoped(scope, work)
-            .map_err(|e| failed(&format!("no thread for it: {e}")))?;
-        thread.join().unwrap_or_else(|_| Err(failed("the template engine panicked")))
+            .map_err(|e| ChatError::NoThread { why: e.to_string() })?;
+        let panicked = || ChatError::Failed { why: "the template engine panicked".into() };
+        thread.join().unwrap_or_else(|_| Err(panicked()))
     })
 }
