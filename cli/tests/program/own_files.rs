@@ -292,6 +292,21 @@ fn a_home_that_is_no_folder_is_a_note() {
     no_home(&["models"]).ok();
     no_home(&["config"]).ok();
     no_home(&["sessions", "list"]).ok();
+
+    let unset = |args: &[&str]| {
+        let mut command = user.command(args);
+        for name in ["HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"] {
+            command.env_remove(name);
+        }
+        with_input(&mut command, format!("{NUMBER}\n").as_bytes())
+    };
+    let chat = unset(&["chat", "-t", "1", "-f", &document]);
+    assert!(chat.stderr.contains("note: the conversation is not kept: "), "{}", chat.stderr);
+    assert!(chat.ok().contains(NUMBER_IS));
+    let private = unset(&["chat", "-t", "1", "--private", "-f", &document]);
+    assert!(!private.stderr.contains("not kept"), "{}", private.stderr);
+    unset(&["sessions", "list"]).assert_failed(1, "there is no folder for kept conversations");
+    assert!(unset(&["config"]).ok().starts_with("config file: none\n"));
 }
 
 #[test]

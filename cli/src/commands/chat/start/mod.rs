@@ -107,7 +107,13 @@ impl Opening<'_> {
                         Keeper::nothing()
                     }
                 },
-                (None, None) => Keeper::nothing(),
+                (None, None) => {
+                    app.console.note(
+                        "note: the conversation is not kept: there is no folder for it. Set the environment variable \
+                         HOME or XDG_STATE_HOME, or give a file with --session",
+                    );
+                    Keeper::nothing()
+                }
             };
             return Ok((chat, keeper.with_documents(cache)));
         };
