@@ -72,7 +72,10 @@ fn similar_topic(error: &clap::Error, program: &Command) -> String {
     let Some(ContextValue::String(topic)) = error.get(ContextKind::InvalidSubcommand) else {
         return String::new();
     };
-    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+    // `longhand config TOPIC` is no command of the program, although one may have a similar name.
+    let usage = program.clone().render_usage().to_string();
+    let is_of_program = error.get(ContextKind::Usage).is_none_or(|of| of.to_string() == usage);
+    if error.get(ContextKind::SuggestedSubcommand).is_some() || !is_of_program {
         return String::new();
     }
     suggest::did_you_mean(topic, program.get_subcommands().map(Command::get_name))

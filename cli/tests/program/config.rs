@@ -144,6 +144,12 @@ fn config_shows_what_holds_and_where_it_comes_from() {
     assert_eq!(object["settings"]["threads"]["values"][0], "3");
     assert_eq!(object["settings"]["seed"]["from"], "default");
     assert!(crate::common::longhand(&["config"]).ok().contains("(does not exist)"));
+    // `text` is a command of the program, and none below `config`.
+    let wrong = crate::common::longhand(&["config", "set"]);
+    assert!(!wrong.stderr.contains("did you mean"), "{}", wrong.stderr);
+    wrong.assert_failed(2, "unrecognized subcommand 'set'");
+    let topic = crate::common::longhand(&["help", "plam"]);
+    assert!(topic.stderr.contains("hint: did you mean `plan`? "), "{}", topic.stderr);
 }
 
 #[test]

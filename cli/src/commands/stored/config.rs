@@ -70,9 +70,13 @@ pub fn run(app: &App, args: &ConfigArgs, settings: &Settings, chat: &clap::Comma
             None => table.row([known.name.to_owned(), default_text(known, chat), "default".to_owned()]),
         }
     }
-    let exists = if path.as_ref().is_some_and(|path| path.exists()) { "" } else { " (does not exist)" };
+    let state = match path.as_ref().map(|path| path.try_exists()) {
+        Some(Ok(false)) => " (does not exist)",
+        Some(Err(_)) => " (cannot be read)",
+        Some(Ok(true)) | None => "",
+    };
     let text = format!(
-        "config file: {}{exists}\n\n{}{}{}",
+        "config file: {}{state}\n\n{}{}{}",
         shown_path(),
         table.fitted(app.console.width()),
         saved_prompts(),
