@@ -3,6 +3,8 @@
 
 use std::time::Instant;
 
+#[cfg(target_arch = "aarch64")]
+use crate::product::i8mm;
 use crate::simd::{ByteKernel, ByteSimd, Isa, Kernel, Loop, Simd};
 
 /// Floats of a page. The sum alternates between two streams page by page.
@@ -128,6 +130,24 @@ impl ByteKernel for MultiplyAdd {
     }
 }
 
+/// As [`MultiplyAdd`], with ARM's matrix-multiply instructions (i8mm). One multiplies twice as many bytes as a dot product.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,i8mm")]
+fn multiply_matrices(steps: usize) -> usize {
+    use std::arch::aarch64::{vdupq_n_s32, vdupq_n_u8};
+
+    let mut sums = [vdupq_n_s32(0); 2 * CHAINS];
+    let [a, b] = std::hint::black_box([vdupq_n_u8(0); 2]);
+    for _ in Loop(0, steps) {
+        for sum in sums.iter_mut() {
+            *sum = i8mm::add(*sum, a, b);
+        }
+    }
+    std::hint::black_box(sums);
+    // Four sums of eight products each.
+    2 * sums.len() * 4 * 8 * steps
+}
+
 /// Operations per second with all operands in registers; a multiply-add is two operations. No program computes more.
 #[derive(Clone, Copy, Debug)]
 pub struct Arithmetic {
@@ -143,19 +163,16 @@ impl Arithmetic {
         let isa = Isa::best();
         // SAFETY: the best instruction set is present.
         let floats = || unsafe { isa.enter(MultiplyAdd(LENGTH)) };
-        let bytes = || {
-            // Its instructions have twice the products.
-            #[cfg(target_arch = "aarch64")]
-            if let Some(operations) = crate::product::i8mm::operations(LENGTH) {
-                return operations;
-            }
-            // SAFETY: as above, and it has bytes where this is called.
-            unsafe { isa.enter_with_bytes(MultiplyAdd(LENGTH)) }
-        };
-        Arithmetic {
-            floats: peak(threads, seconds, floats),
-            bytes: isa.has_bytes().then(|| peak(threads, seconds, bytes)),
-        }
+        // SAFETY: as above, and it has bytes where this is called.
+        let bytes = || unsafe { isa.enter_with_bytes(MultiplyAdd(LENGTH)) };
+        let bytes = isa.has_bytes().then(|| peak(threads, seconds, bytes));
+        #[cfg(target_arch = "aarch64")]
+        let bytes = bytes.map(|bytes| match i8mm::is_present() {
+            // SAFETY: the instructions are there.
+            true => bytes.max(peak(threads, seconds, || unsafe { multiply_matrices(LENGTH) })),
+            false => bytes,
+        });
+        Arithmetic { floats: peak(threads, seconds, floats), bytes }
     }
 
     /// Those of the fastest kind.

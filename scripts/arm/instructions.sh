@@ -20,7 +20,8 @@ c++filt < "$folder/counts" | python3 -c '
 import collections, re, sys
 attention, products = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
 # A tile of the products is a function of its own. All of the plain product is inlined into what chooses a unit. Panels are filled by
-# functions beside the tiles, or inlined into their callers. Two units share `neon::fill`; they run the same calls.
+# functions beside the tiles, or inlined into their callers. Two units share `neon::fill` where the CPU has both;
+# they run the same calls.
 units = {
     "matrices": r"product::i8mm::", "dot products": r"product::neon::(multiply_dot|Dot)", "NEON": r"product::neon::",
     "plain": r"product::(multiply|plain)$",
@@ -29,7 +30,9 @@ formats = {
     "32, false, false": "blocks of 32", "32, false, true": "blocks of 32, minima", "32, true, false": "blocks of 256",
     "32, true, true": "blocks of 256, minima", "16, true, false": "blocks of 256, groups of 16",
 }
-for line in sys.stdin:
+lines = sys.stdin.readlines()
+has_dot_products = any(re.search(units["dot products"], line) for line in lines)
+for line in lines:
     count, name = line.rstrip("\n").split(" ", 1)
     found = re.fullmatch(r".*simd::(neon|scalar)::enter(?:_with_bytes)?::<(.*)>", name)
     if found:
@@ -40,7 +43,8 @@ for line in sys.stdin:
     unit = next((unit for unit, pattern in units.items() if re.search(pattern, name)), None)
     tile = re.search(r"::<\d+: usize, (\d+): usize, (\w+): bool, (\w+): bool>", name)
     part = "tiles, " + formats[", ".join(tile.groups())] if tile else "all" if unit == "plain" else "panels"
-    shared = ["dot products", "NEON"] if "product::neon::fill" in name else [unit] if unit else []
+    is_shared = has_dot_products and "product::neon::fill" in name
+    shared = ["dot products", "NEON"] if is_shared else [unit] if unit else []
     for unit in shared:
         products[part][unit] += int(count) // len(shared)
 if attention:

@@ -12,7 +12,8 @@ use crate::product::{self, Product, Unit, WeightType, column_words};
 /// The number of columns from which [`multiply`] is faster than ggml's product of the file's layout on this processor, where that
 /// was measured. With AVX-512 and VNNI one column is included. There q6_K and q8_0 are as fast as with ggml in a matrix that a
 /// cache holds, and have 0.85 of its speed in others. In return an answer alone has the same bits as beside others, unless
-/// another layout is used for it. On ARM no time was measured; 64 is a guess from instructions that QEMU counted.
+/// another layout is used for it. On ARM no time was measured; 64 is a guess from instructions that QEMU counted, without those of
+/// ggml's own matrix-multiply instructions (i8mm).
 fn min_columns() -> Option<usize> {
     match Unit::best() {
         Unit::Plain => None,

@@ -56,8 +56,8 @@ const TOO_LARGE: f32 = 1e30;
 /// Ones, and offsets, in all bytes of a lane.
 const ONES: [u8; 4] = [1; 4];
 const OFFSETS: [u8; 4] = [OFFSET as u8; 4];
-/// What the weights of a block have less in sum where all bytes are signed.
-const OFFSETS_OF_BLOCK: i32 = OFFSET as i32 * BLOCK as i32;
+/// What the weights of a block have less in sum where all bytes are signed, as the integer of a lane.
+const OFFSETS_OF_BLOCK: [u8; 4] = (OFFSET as i32 * BLOCK as i32).to_ne_bytes();
 
 /// Whether old rows of a call are multiplied in bytes: where there are so many tokens and old rows that it pays.
 pub(super) fn is_used(isa: Isa, call: &Attention) -> bool {
@@ -551,8 +551,7 @@ impl ByteKernel for Weigh {
                 let largest = S::load(self.largest.add(column));
                 let (logits, weights) = (self.logits.add(column), self.weights.add(4 * column));
                 let ones = S::splat_word(ONES.as_ptr());
-                let start = if S::SIGNED { OFFSETS_OF_BLOCK } else { 0 };
-                let mut sum = S::splat_word((&raw const start).cast());
+                let mut sum = if S::SIGNED { S::splat_word(OFFSETS_OF_BLOCK.as_ptr()) } else { S::zeros() };
                 for r in Loop(0, BLOCK / 4) {
                     let mut four = [S::zeros(); 4];
                     for j in Loop(0, 4) {
@@ -586,6 +585,7 @@ impl ByteKernel for Weigh {
 struct Sums {
     /// Of the values.
     scales: *const f32,
+    /// `[rows]` integers, read where all bytes are signed: where a row's sums start.
     starts: *const f32,
     weight_scales: *const f32,
     factors: *const f32,

@@ -2,6 +2,7 @@
 //! rows with eight of two columns. A sum's vector has these rows and columns: the first row with both columns, then the second.
 //! The floats are added up in the same places and moved apart at the end of a panel, so results have the bits of the other
 //! products with NEON. Of the 32 registers the integer sums take 24; the sums of floats are in memory while a group is multiplied.
+//! Instructions were counted, beside those of the other products with NEON; no time was measured.
 
 use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
@@ -10,11 +11,11 @@ use super::tile::{self, Tile, TileKernel};
 use super::unpack::{self, IQ4_CODES};
 use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
 use crate::Isa;
+use crate::simd::Loop;
 use crate::simd::neon::Neon;
-use crate::simd::{Loop, Simd};
 
 /// Whether the processor can run it.
-pub(super) fn is_present() -> bool {
+pub(crate) fn is_present() -> bool {
     Isa::Neon.present() && is_aarch64_feature_detected!("i8mm")
 }
 
@@ -26,32 +27,6 @@ pub(super) fn is_present() -> bool {
 pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
     unsafe { tile::multiply::<Matrices>(product, part, panel, out) }
-}
-
-/// Does `steps` steps of independent chains of multiply-adds, with all operands in registers, and returns how many operations that
-/// are. None where the processor cannot.
-pub(crate) fn operations(steps: usize) -> Option<usize> {
-    /// As many as other instruction sets' kernels have: they hide the latency.
-    const CHAINS: usize = 24;
-
-    #[target_feature(enable = "neon,i8mm")]
-    fn run(steps: usize) {
-        let mut sums = [vdupq_n_s32(0); CHAINS];
-        let [a, b] = std::hint::black_box([vdupq_n_u8(0); 2]);
-        for _ in Loop(0, steps) {
-            for sum in sums.iter_mut() {
-                *sum = add(*sum, a, b);
-            }
-        }
-        std::hint::black_box(sums);
-    }
-
-    is_present().then(|| {
-        // SAFETY: the instruction set is present.
-        unsafe { run(steps) }
-        // A multiply-add is two; for each of four sums there are eight.
-        2 * 4 * RUN * CHAINS * steps
-    })
 }
 
 /// Elements of a row, or a column, that are multiplied at a time.
@@ -86,7 +61,7 @@ impl TileKernel for Matrices {
 /// `sum` and the products of two rows of unsigned bytes with two columns of signed ones. The library's intrinsic is not stable.
 #[target_feature(enable = "neon,i8mm")]
 #[inline]
-fn add(mut sum: int32x4_t, rows: uint8x16_t, columns: uint8x16_t) -> int32x4_t {
+pub(crate) fn add(mut sum: int32x4_t, rows: uint8x16_t, columns: uint8x16_t) -> int32x4_t {
     // SAFETY: the instruction is there; it reads and writes these registers only.
     unsafe {
         asm!("usmmla {0:v}.4s, {1:v}.16b, {2:v}.16b", inout(vreg) sum, in(vreg) rows, in(vreg) columns,
@@ -95,7 +70,7 @@ fn add(mut sum: int32x4_t, rows: uint8x16_t, columns: uint8x16_t) -> int32x4_t {
     sum
 }
 
-/// A word of each of two columns, and once more.
+/// Word `at` of two columns a and b as [a, b, a, b], which is how the four sums of a vector need it.
 ///
 /// # Safety
 /// The columns have it.
@@ -198,17 +173,15 @@ unsafe fn multiply_tile<const C: usize, const GROUP: usize, const BY_SLAB: bool,
             }
         }
         for c in Loop(0, C) {
+            let mut of_column = [float32x4x2_t(zero, zero); 2];
             for v in Loop(0, 2) {
-                let mut of_column = [zero; 2];
-                for half in Loop(0, 2) {
-                    let r = 4 * v + 2 * half;
-                    let [a, b] = [totals[c / 2][r], totals[c / 2][r + 1]];
-                    of_column[half] = if c % 2 == 0 { vuzp1q_f32(a, b) } else { vuzp2q_f32(a, b) };
-                }
-                let to = tile.out.wrapping_add(c * tile.n_out + v * Neon::LANES);
-                let rows = tile.rows.saturating_sub(v * Neon::LANES).min(Neon::LANES);
-                tile.write::<Matrices>(to, rows, float32x4x2_t(of_column[0], of_column[1]));
+                let at = |half: usize| {
+                    let [a, b] = [totals[c / 2][4 * v + 2 * half], totals[c / 2][4 * v + 2 * half + 1]];
+                    if c % 2 == 0 { vuzp1q_f32(a, b) } else { vuzp2q_f32(a, b) }
+                };
+                of_column[v] = float32x4x2_t(at(0), at(1));
             }
+            tile.write::<Neon>(c, of_column);
         }
     }
 }

@@ -11,8 +11,8 @@
 //! have no offset; their minima are multiplied with the sums of activations.
 //!
 //! product/tile.rs is the kernel, for AVX-512 with VNNI (product/vnni.rs), for AVX2 with and without AVX-VNNI
-//! (product/avx2.rs), and for NEON with and without dot products (product/neon.rs). For ARM's products of matrices there is
-//! another one (product/i8mm.rs). The plain one is the reference of the tests. On other processors ggml's product is used.
+//! (product/avx2.rs), and for NEON with and without dot products (product/neon.rs). ARM's matrix-multiply instructions have another
+//! one (product/i8mm.rs). The plain one is the reference of the tests. On other processors ggml's product is used.
 //!
 //! With few columns, filling the panel takes more time than the products. On x86-64 the blocks of several rows are transposed
 //! before they are unpacked (product/pack.rs). A column's result does not depend on how many others there are: all are computed
@@ -192,7 +192,7 @@ pub enum Unit {
     /// AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// NEON with products of matrices of bytes (i8mm).
+    /// NEON with matrix-multiply instructions for bytes (i8mm).
     #[cfg(target_arch = "aarch64")]
     NeonMatrix,
     /// NEON with dot products.
@@ -242,9 +242,9 @@ impl Unit {
             #[cfg(target_arch = "aarch64")]
             Unit::NeonMatrix => i8mm::is_present(),
             #[cfg(target_arch = "aarch64")]
-            Unit::NeonDot => neon::has_dot_products(),
+            Unit::NeonDot => Isa::Neon.has_bytes(),
             #[cfg(target_arch = "aarch64")]
-            Unit::Neon => neon::is_present(),
+            Unit::Neon => Isa::Neon.present(),
             Unit::Plain => true,
         }
     }

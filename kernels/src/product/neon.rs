@@ -6,29 +6,17 @@
 //! numbers.
 
 use std::arch::aarch64::*;
-use std::arch::is_aarch64_feature_detected;
 
 use super::tile::{self, multiplier};
 use super::unpack::{self, IQ4_CODES};
 use super::{Panel, Product, ROWS, ResultPart, SLAB, Slab};
-use crate::Isa;
 use crate::simd::Loop;
 use crate::simd::neon::{Neon, dot};
-
-/// Whether the processor can run it without dot products.
-pub(super) fn is_present() -> bool {
-    Isa::Neon.present()
-}
-
-/// Whether the processor can run it with dot products.
-pub(super) fn has_dot_products() -> bool {
-    is_present() && is_aarch64_feature_detected!("dotprod")
-}
 
 /// Computes a part of the result with dot products.
 ///
 /// # Safety
-/// [`has_dot_products`] holds. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
+/// The processor has dot products ([`Isa::has_bytes`](crate::Isa::has_bytes)). `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
 #[target_feature(enable = "neon,dotprod")]
 pub(super) unsafe fn multiply_dot(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
@@ -38,7 +26,7 @@ pub(super) unsafe fn multiply_dot(product: &Product, part: ResultPart, panel: &m
 /// Computes a part of the result without dot products.
 ///
 /// # Safety
-/// [`is_present`] holds. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
+/// The processor has NEON. `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.

@@ -222,9 +222,9 @@ pub(super) struct Tile<'a> {
     pub(super) columns: *const u32,
     pub(super) layout: ColumnLayout,
     /// The first row's result in the first column.
-    pub(super) out: *mut f32,
-    pub(super) n_out: usize,
-    pub(super) rows: usize,
+    out: *mut f32,
+    n_out: usize,
+    rows: usize,
 }
 
 impl Tile<'_> {
@@ -333,34 +333,29 @@ impl Tile<'_> {
                 }
             }
             for c in Loop(0, C) {
-                for v in Loop(0, 2) {
-                    let to = self.out.wrapping_add(c * self.n_out + v * lanes);
-                    let rows = self.rows.saturating_sub(v * lanes).min(lanes);
-                    self.write::<M>(to, rows, totals[c][v]);
-                }
+                self.write::<M::Floats>(c, totals[c]);
             }
         }
     }
 
-    /// Writes sums, or adds them to what earlier panels gave. The rows are there.
+    /// Writes the sums of column `c`, or adds them to what earlier panels gave. The rows are there.
     #[inline(always)]
-    pub(super) unsafe fn write<M: TileKernel>(
-        &self,
-        to: *mut f32,
-        rows: usize,
-        sums: <M::Floats as Simd>::V,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if rows == M::Floats::LANES {
-                let before = if self.first == 0 { M::Floats::splat(0.0) } else { M::Floats::load(to) };
-                M::Floats::store(to, M::Floats::add(before, sums));
-            } else {
-                let mut last = [0.0; MAX_SIMD_LANES];
-                M::Floats::store(last.as_mut_ptr(), sums);
-                for row in Loop(0, rows) {
-                    let before = if self.first == 0 { 0.0 } else { to.add(row).read() };
-                    to.add(row).write(before + last[row]);
+    pub(super) unsafe fn write<S: Simd>(&self, c: usize, sums: [S::V; 2]) {
+        for v in Loop(0, 2) {
+            let to = self.out.wrapping_add(c * self.n_out + v * S::LANES);
+            let rows = self.rows.saturating_sub(v * S::LANES).min(S::LANES);
+            // SAFETY: the caller's promise.
+            unsafe {
+                if rows == S::LANES {
+                    let before = if self.first == 0 { S::splat(0.0) } else { S::load(to) };
+                    S::store(to, S::add(before, sums[v]));
+                } else {
+                    let mut last = [0.0; MAX_SIMD_LANES];
+                    S::store(last.as_mut_ptr(), sums[v]);
+                    for row in Loop(0, rows) {
+                        let before = if self.first == 0 { 0.0 } else { to.add(row).read() };
+                        to.add(row).write(before + last[row]);
+                    }
                 }
             }
         }

@@ -330,6 +330,7 @@ pub(crate) trait WordSimd: Simd {
     type Integers: Copy;
 
     unsafe fn zeros() -> Self::Integers;
+    /// Four bytes for each lane.
     unsafe fn load_words(p: *const u8) -> Self::Integers;
     /// Four bytes in all lanes.
     unsafe fn splat_word(p: *const u8) -> Self::Integers;
@@ -365,10 +366,11 @@ pub(crate) trait IntegerSimd: WordSimd {
 /// Products of bytes, for the instruction sets that multiply four of them for each lane in one instruction
 /// ([`Isa::has_bytes`]). All functions are unsafe as those of [`Simd`] are.
 pub(crate) trait ByteSimd: WordSimd {
-    /// Whether all bytes are signed. What is unsigned elsewhere has 128 taken off here.
+    /// Whether the first bytes of [`multiply_bytes`](Self::multiply_bytes) are signed, too. What is unsigned elsewhere then has 128
+    /// taken off.
     const SIGNED: bool;
 
-    /// The sum of the products of four unsigned bytes of a and four signed bytes of b, plus c.
+    /// The sum of the products of four bytes of a, unsigned unless [`SIGNED`](Self::SIGNED), and four signed bytes of b, plus c.
     unsafe fn multiply_bytes(a: Self::Integers, b: Self::Integers, c: Self::Integers) -> Self::Integers;
     /// The nearest integers.
     unsafe fn nearest(v: Self::V) -> Self::Integers;

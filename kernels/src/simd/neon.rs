@@ -27,7 +27,7 @@ pub(super) unsafe fn enter_with_bytes<K: ByteKernel>(kernel: K) -> K::Out {
     unsafe { kernel.run::<Neon>() }
 }
 
-/// `sum` and the products of four signed bytes for each. The library's intrinsic needs a newer Rust.
+/// `sum` and the products of four signed bytes for each. The library's intrinsic is not stable.
 #[target_feature(enable = "neon,dotprod")]
 #[inline]
 pub(crate) fn dot(mut sum: int32x4x2_t, a: int32x4x2_t, b: int32x4x2_t) -> int32x4x2_t {

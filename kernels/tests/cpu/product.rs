@@ -76,6 +76,15 @@ fn difference(found: &[f32], expected: &[f64]) -> f64 {
     found.iter().zip(expected).map(|(a, b)| (f64::from(*a) - b).powi(2)).sum::<f64>().sqrt()
 }
 
+/// Panics where a product is not near that of plain Rust, which may be of more columns.
+#[track_caller]
+fn assert_near(found: &[f32], plain: &[f32], what: &str) {
+    let size = plain.iter().fold(0f32, |m, y| m.max(y.abs()));
+    for (i, (a, b)) in found.iter().zip(plain).enumerate() {
+        assert!((a - b).abs() <= 2e-6 * size, "{what}, {i}: {a} not {b}");
+    }
+}
+
 #[test]
 fn products_equal_f64_within_the_rounding_of_activations() {
     let mut random = Random::new(1);
@@ -104,13 +113,10 @@ fn all_numbers_of_columns_and_threads_give_the_same_product() {
         let rows = random_rows(&mut random, ty, n_in, n_out);
         let x = normals(&mut random, n_in * 70);
         let plain = product_of(Unit::Plain, ty, n_in, &rows, &x, 1);
-        let size = plain.iter().fold(0f32, |m, y| m.max(y.abs()));
         for unit in Unit::available() {
             for n in 1..=70 {
                 let found = product_of(unit, ty, n_in, &rows, &x[..n_in * n], 1 + n % 4);
-                for (i, (a, b)) in found.iter().zip(&plain).enumerate() {
-                    assert!((a - b).abs() <= 2e-6 * size, "{ty:?} {unit:?} n {n}, {i}: {a} not {b}");
-                }
+                assert_near(&found, &plain, &format!("{ty:?} {unit:?} n {n}"));
             }
         }
     }
@@ -125,12 +131,9 @@ fn every_unit_multiplies_many_columns() {
         let rows = random_rows(&mut random, ty, n_in, n_out);
         let x = normals(&mut random, n_in * n);
         let plain = product_of(Unit::Plain, ty, n_in, &rows, &x, 1);
-        let size = plain.iter().fold(0f32, |m, y| m.max(y.abs()));
         for unit in Unit::available().into_iter().filter(|unit| *unit != Unit::Plain) {
             let found = product_of(unit, ty, n_in, &rows, &x, 1);
-            for (i, (a, b)) in found.iter().zip(&plain).enumerate() {
-                assert!((a - b).abs() <= 2e-6 * size, "{ty:?} {unit:?}, {i}: {a} not {b}");
-            }
+            assert_near(&found, &plain, &format!("{ty:?} {unit:?}"));
         }
     }
 }
@@ -138,6 +141,12 @@ fn every_unit_multiplies_many_columns() {
 /// Sums of integers have no rounding. So what differs between units is how many floats they add up at a time, and in which order.
 #[test]
 fn units_of_the_same_vectors_give_the_same_bits() {
+    let same: Vec<Unit> = Unit::available().into_iter().filter(|unit| is_one_of_several(*unit)).collect();
+    // Such as AVX2 without AVX-VNNI: there is nothing to compare.
+    let [first, others @ ..] = same.as_slice() else { return };
+    if others.is_empty() {
+        return;
+    }
     let mut random = Random::new(5);
     for ty in WeightType::ALL {
         for (blocks, n_out) in [(1, 15), (19, 35), (33, 64)] {
@@ -145,12 +154,10 @@ fn units_of_the_same_vectors_give_the_same_bits() {
             let rows = random_rows(&mut random, ty, n_in, n_out);
             for n in [1, 2, 3, 4, 5, 6, 7, 23] {
                 let x = normals(&mut random, n_in * n);
-                let same: Vec<Unit> =
-                    Unit::available().into_iter().filter(|unit| is_one_of_several(*unit)).collect();
-                let of_units = |unit: &Unit| product_of(*unit, ty, n_in, &rows, &x, 2);
-                let all: Vec<_> = same.iter().map(of_units).collect();
-                for (unit, product) in same.iter().zip(&all) {
-                    assert_eq!(product, &all[0], "{ty:?} {unit:?} and {:?} [{n_in}, {n_out}] x {n}", same[0]);
+                let of = |unit: Unit| product_of(unit, ty, n_in, &rows, &x, 2);
+                let expected = of(*first);
+                for unit in others {
+                    assert_eq!(of(*unit), expected, "{ty:?} {unit:?} and {first:?} [{n_in}, {n_out}] x {n}");
                 }
             }
         }
