@@ -59,7 +59,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use activations::quantize;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::Isa;
 
 /// Rows of a panel.

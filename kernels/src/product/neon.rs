@@ -16,7 +16,8 @@ use crate::simd::neon::{Neon, dot};
 /// Computes a part of the result with dot products.
 ///
 /// # Safety
-/// The processor has dot products ([`Isa::has_bytes`](crate::Isa::has_bytes)). `out` `[n_out, n]` is valid for writes, and nothing else uses the part meanwhile.
+/// The processor has dot products ([`Isa::has_bytes`](crate::Isa::has_bytes)). `out` `[n_out, n]` is valid for writes, and
+/// nothing else uses the part meanwhile.
 #[target_feature(enable = "neon,dotprod")]
 pub(super) unsafe fn multiply_dot(product: &Product, part: ResultPart, panel: &mut Panel, out: *mut f32) {
     // SAFETY: the caller's promise.
