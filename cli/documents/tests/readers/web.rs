@@ -808,6 +808,37 @@ fn signs_of_style_sheets_that_say_yes_or_no_are_read() {
     );
 }
 
+/// Tables and their cells grow with their text. What one rule hides, another shows only by the same property.
+#[test]
+fn small_boxes_hide_only_what_is_cut_off() {
+    for style in [
+        "td{width:5%;overflow:hidden}",
+        "td.k{width:1%;white-space:nowrap;overflow:hidden}",
+        "td{max-width:1px;overflow:hidden;text-overflow:ellipsis}",
+        "td{max-width:0;overflow:hidden;text-overflow:ellipsis}",
+        "tr{height:1px}td{height:1px;overflow:hidden}",
+        "td{width:1px;height:1px;overflow:hidden}",
+    ] {
+        check(
+            &format!("<!doctype html><style>{style}</style><table><tr><td class=k>Sum<td>13</table>"),
+            "Sum | 13\n",
+        );
+    }
+    for (rules, places) in [
+        (".c{height:1%;overflow:hidden}", 0),
+        (".a{width:0;flex:1}.b{overflow:hidden}", 0),
+        (".a{width:0}.b{overflow:hidden}", 0),
+        (".a{height:0;overflow:hidden}.b{height:auto}", 0),
+        (".a{height:0;overflow:hidden}.b{width:auto}", 1),
+        (".a{opacity:0;filter:alpha(opacity=0)}", 1),
+        (".a{opacity:0}.b{transform:none}", 1),
+        (".a{opacity:0}.b{opacity:1}", 0),
+    ] {
+        let page = format!("<!doctype html><style>{rules}</style><div class='a b c'>in the box</div><p>end");
+        check_hidden(&page, if places > 0 { "end\n" } else { "in the box\n\nend\n" }, places);
+    }
+}
+
 #[test]
 fn letters_that_show_their_background_are_seen() {
     check_hidden(

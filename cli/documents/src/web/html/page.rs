@@ -439,6 +439,9 @@ impl<'a> Page<'a> {
             declared.background = Some(Color::Unknown);
         }
         let mut declared = declared.replaced_by(self.known.sheet.of(tag, subject, &self.around));
+        if matches!(tag.name.as_slice(), b"table" | b"tr" | b"td" | b"th") {
+            declared.outside.grows();
+        }
         if self.known.opens(tag) {
             (declared.is_absent, declared.is_invisible) = (None, None);
         }
@@ -462,7 +465,7 @@ impl<'a> Page<'a> {
         Look {
             is_invisible: declared.is_invisible.unwrap_or(around.is_invisible),
             is_tiny: declared.is_tiny.unwrap_or(around.is_tiny),
-            is_outside: around.is_outside || declared.is_outside == Some(true),
+            is_outside: around.is_outside || declared.outside.is_outside() == Some(true),
             level,
             is_link,
             color: if declared.shows_ground == Some(true) {
@@ -481,7 +484,7 @@ impl<'a> Page<'a> {
             b"br" => self.writer.line(),
             b"hr" => self.writer.paragraph(),
             b"input" => {
-                let is_shown = declared.is_outside != Some(true) && !controls::is_switch(tag);
+                let is_shown = declared.outside.is_outside() != Some(true) && !controls::is_switch(tag);
                 if let Some(text) = controls::input(tag).filter(|_| is_shown) {
                     self.writer.text(" ");
                     self.text(&text);

@@ -4,6 +4,7 @@ mod counter_styles;
 mod counters;
 mod layout;
 mod media;
+mod outside;
 mod selector;
 mod sheet;
 mod style;

@@ -2,12 +2,11 @@
 
 use super::counter_styles::ListStyle;
 use super::layout::Layout;
+use super::outside::Outside;
 use super::values::declarations;
 use crate::color::Color;
 use crate::writer::Level;
 
-/// Distances from which on text is beside the page, in pixels.
-const FAR: f32 = -900.0;
 /// Text of at most so many pixels cannot be read.
 const TINY: f32 = 1.5;
 
@@ -18,8 +17,8 @@ pub(crate) struct Declared {
     pub(crate) is_absent: Option<bool>,
     /// Whether it cannot be seen, though parts of it may say otherwise.
     pub(crate) is_invisible: Option<bool>,
-    /// Whether all of it is cut off or outside of the page: one of several ways.
-    pub(crate) is_outside: Option<bool>,
+    /// Whether all of it is cut off or outside of the page.
+    pub(crate) outside: Outside,
     pub(crate) is_tiny: Option<bool>,
     pub(crate) is_struck: Option<bool>,
     /// Whether its font draws letters as icons.
@@ -29,9 +28,6 @@ pub(crate) struct Declared {
     pub(crate) level: Option<Level>,
     pub(crate) list: Option<ListStyle>,
     pub(crate) layout: Layout,
-    /// Two halves of one way to be cut off.
-    is_flat: Option<bool>,
-    hides_overflow: Option<bool>,
     /// Whether its letters show its background, whatever their colour.
     pub(crate) shows_ground: Option<bool>,
 }
@@ -62,9 +58,7 @@ impl Declarations {
             }
         }
         let together = all.together();
-        if together.is_flat == Some(true) && together.hides_overflow == Some(true) {
-            all.usual.is_outside = Some(true);
-        }
+        all.usual.outside.end_rule(&together.outside);
         all
     }
 
@@ -76,65 +70,18 @@ impl Declarations {
 impl Declared {
     /// Whether an element can be seen, if the declarations say so.
     pub(crate) fn is_seen(&self) -> Option<bool> {
-        let ways = [self.is_absent, self.is_invisible, self.is_outside, self.is_tiny];
+        let ways = [self.is_absent, self.is_invisible, self.outside.is_outside(), self.is_tiny];
         ways.into_iter().flatten().reduce(|one, other| one || other).map(|is_hidden| !is_hidden)
     }
 
     fn set(&mut self, name: &str, value: &str) {
-        // A box of a pixel shows no letter.
-        let is_flat = || pixels(value).is_some_and(|size| (0.0..=1.0).contains(&size));
         self.layout.set(name, value);
+        self.outside.set(name, value);
         match name {
             "display" => self.is_absent = Some(value == "none"),
             "visibility" => self.is_invisible = Some(value == "hidden" || value == "collapse"),
             "content-visibility" if value == "hidden" => self.is_absent = Some(true),
             "mso-hide" if value == "all" => self.is_absent = Some(true),
-            "opacity" => {
-                self.is_outside = Some(value.trim_end_matches('%').parse::<f32>().is_ok_and(|n| n < 0.05))
-            }
-            "left" | "top" | "right" | "bottom" | "margin-left" | "margin-top" | "text-indent"
-                if pixels(value).is_some_and(|distance| distance <= FAR) =>
-            {
-                self.is_outside = Some(true);
-            }
-            "clip" => {
-                let inner = value.strip_prefix("rect(").and_then(|inner| inner.strip_suffix(')'));
-                let mut sides = inner.into_iter().flat_map(|inner| inner.split([',', ' ']));
-                let is_point = sides.all(|side| side.is_empty() || pixels(side).is_some_and(|n| n <= 1.0));
-                self.is_outside = Some(inner.is_some() && is_point);
-            }
-            "clip-path" => {
-                let (shape, inner) = function(value).unwrap_or_default();
-                let first = inner.split([' ', ',']).next().unwrap_or_default();
-                let share = first.strip_suffix('%').and_then(|share| share.parse::<f32>().ok());
-                self.is_outside = Some(match shape {
-                    "inset" => share.is_some_and(|share| share >= 50.0),
-                    "circle" | "ellipse" => pixels(first) == Some(0.0),
-                    "polygon" => {
-                        inner.split([' ', ',']).all(|side| side.is_empty() || pixels(side) == Some(0.0))
-                    }
-                    _ => false,
-                });
-            }
-            "transform" => {
-                let (name, inner) = function(value).unwrap_or_default();
-                let first = pixels(inner.split(',').next().unwrap_or_default().trim());
-                self.is_outside = Some(match name {
-                    "scale" | "scalex" | "scaley" | "scale3d" => first == Some(0.0),
-                    "translate" | "translatex" | "translatey" | "translate3d" => {
-                        first.is_some_and(|distance| distance <= FAR)
-                    }
-                    _ => false,
-                });
-            }
-            "filter" => {
-                let (name, inner) = function(value).unwrap_or_default();
-                self.is_outside = Some(name == "opacity" && pixels(inner.trim()) == Some(0.0));
-            }
-            "width" | "height" | "max-height" | "max-width" => {
-                self.is_flat = Some(self.is_flat == Some(true) || is_flat());
-            }
-            "overflow" => self.hides_overflow = Some(value == "hidden" || value == "clip"),
             "font-size" => self.is_tiny = Some(pixels(value).is_some_and(|size| size <= TINY)),
             "font-family" => self.is_icon = is_icon_font(value).then_some(true),
             "font" => {
@@ -169,7 +116,7 @@ impl Declared {
         Declared {
             is_absent: other.is_absent.or(self.is_absent),
             is_invisible: other.is_invisible.or(self.is_invisible),
-            is_outside: other.is_outside.or(self.is_outside),
+            outside: self.outside.replaced_by(other.outside),
             is_tiny: other.is_tiny.or(self.is_tiny),
             is_struck: other.is_struck.or(self.is_struck),
             is_icon: other.is_icon.or(self.is_icon),
@@ -178,8 +125,6 @@ impl Declared {
             level: other.level.or(self.level),
             list: other.list.or(self.list),
             layout: self.layout.replaced_by(other.layout),
-            is_flat: other.is_flat.or(self.is_flat),
-            hides_overflow: other.hides_overflow.or(self.hides_overflow),
             shows_ground: other.shows_ground.or(self.shows_ground),
         }
     }
@@ -195,11 +140,6 @@ pub(crate) fn is_icon_font(value: &str) -> bool {
 pub(crate) fn important(value: &str) -> Option<&str> {
     let (value, mark) = value.rsplit_once('!')?;
     mark.trim().eq_ignore_ascii_case("important").then_some(value)
-}
-
-/// The name of a function in small letters and what is within its brackets, if a value is one.
-fn function(value: &str) -> Option<(&str, &str)> {
-    value.strip_suffix(')')?.split_once('(').filter(|(_, inner)| !inner.contains(['(', ')']))
 }
 
 /// A length in pixels. Lengths that depend on others are `None`.
@@ -246,8 +186,15 @@ mod tests {
             "transform: scaleY(0)",
             "transform: translateX(-9999px)",
             "filter: opacity(0%)",
+            "max-width:1px;max-height:1px;overflow:hidden!important",
+            "opacity:0;filter:alpha(opacity=100)",
+            "left:-9999px;filter:none",
+            "clip:rect(1px,1px,1px,1px);filter:blur(1px)",
+            "opacity:0;transform:translateY(10px)",
+            "clip-path: inset(0 0 100%)",
+            "transform: translate(0, -9999px)",
         ] {
-            assert_eq!(of(style).is_outside, Some(true), "{style}");
+            assert_eq!(of(style).outside.is_outside(), Some(true), "{style}");
         }
         for style in [
             "opacity:.9",
@@ -261,8 +208,16 @@ mod tests {
             "clip-path: circle(50%)",
             "filter: blur(0)",
             "height:20px;overflow:hidden",
+            "height:1%;overflow:hidden",
+            "width:5%;overflow:hidden",
+            "height:1px;overflow:hidden",
+            "max-height:1px;max-width:1px;min-height:3em;overflow:hidden",
+            "flex:1;width:0;overflow:hidden",
+            "transform:scale(0);transform:none",
+            "clip-path: inset(50% 0 0 0)",
+            "clip-path: inset(0 50% 40% 0 round 100%)",
         ] {
-            assert_ne!(of(style).is_outside, Some(true), "{style}");
+            assert_ne!(of(style).outside.is_outside(), Some(true), "{style}");
         }
         assert_eq!(of("visibility:hidden").is_invisible, Some(true));
         assert_eq!(of("font-size:0").is_tiny, Some(true));
