@@ -382,9 +382,7 @@ impl Sheet {
 
     /// What is known of an element without the rules for it.
     fn without_rules(&self) -> Declared {
-        let mut declared = Declared::default();
-        declared.background = self.is_exhausted().then_some(Color::Unknown);
-        declared
+        Declared { background: self.is_exhausted().then_some(Color::Unknown), ..Declared::default() }
     }
 
     /// Rules that make numbers or texts and are not known.
