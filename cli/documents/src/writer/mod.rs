@@ -121,9 +121,15 @@ impl Writer {
         }
     }
 
-    /// Begins text that is raised or lowered within such text. Returns whether it is: else it is a part of it.
-    pub(crate) fn begin_inner_script(&mut self, level: Level) -> bool {
-        self.scripts.begin_inner(level)
+    /// How many raised and lowered texts there were so far.
+    pub(crate) fn script_texts(&self) -> usize {
+        self.scripts.texts()
+    }
+
+    /// Begins text that is raised or lowered within such text, of which there were so many where that began.
+    /// Returns whether it is: else it is a part of it.
+    pub(crate) fn begin_inner_script(&mut self, level: Level, start: usize) -> bool {
+        self.scripts.begin_inner(level, start)
     }
 
     /// Ends it.

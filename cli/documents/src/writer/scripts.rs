@@ -30,6 +30,8 @@ const NOTE_SIGNS: &[char] = &['*', '†', '‡', '§', '¶', '‖', '#'];
 const UNITS: &[&str] = &["meter", "metre", "mile", "foot", "feet", "inch", "yard", "second"];
 /// A word with at least so many letters is not a unit or a variable: a number above it marks a note.
 const MIN_WORD: usize = 4;
+/// Text that is raised or lowered within so many others of its kind has no sign of its own.
+const MAX_INNER: usize = 8;
 /// Longest number of a note.
 const MAX_NOTE: usize = 12;
 
@@ -39,11 +41,27 @@ pub(crate) struct Scripts {
     parts: Vec<(Level, String)>,
     /// A raised text and the stroke of a fraction.
     numerator: Option<char>,
-    /// Open texts within the last part that are raised or lowered again: their signs, and where they begin.
-    inner: Vec<(char, usize)>,
+    /// Open texts within a part that are raised or lowered again.
+    inner: Vec<Inner>,
+    /// How many texts that are not empty were appended so far, also to parts that are written.
+    texts: usize,
+}
+
+/// A text within a part that is raised or lowered again.
+#[derive(Debug)]
+struct Inner {
+    /// None if it is too deep for one.
+    sign: Option<char>,
+    /// How many parts there are with its own, and where it begins in that.
+    parts: usize,
+    start: usize,
 }
 
 impl Scripts {
+    pub(crate) fn texts(&self) -> usize {
+        self.texts
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -58,26 +76,27 @@ impl Scripts {
 
     /// Appends raised or lowered text.
     pub(crate) fn add(&mut self, level: Level, text: &str) {
+        self.texts += usize::from(!text.trim().is_empty());
         match self.parts.last_mut() {
             Some((last, before)) if *last == level && self.numerator.is_none() => before.push_str(text),
             _ => self.parts.push((level, text.to_owned())),
         }
     }
 
-    /// Begins text that is raised or lowered within the last part, if that has text.
-    pub(crate) fn begin_inner(&mut self, level: Level) -> bool {
-        let Some((_, text)) = self.parts.last().filter(|(_, text)| !text.trim().is_empty()) else {
-            return false;
-        };
-        self.inner.push((if level == Level::Lowered { '_' } else { '^' }, text.len()));
+    /// Begins text that is raised or lowered within the last part, if a text came behind the first `texts`.
+    pub(crate) fn begin_inner(&mut self, level: Level, texts: usize) -> bool {
+        let Some((_, text)) = self.parts.last().filter(|_| self.texts > texts) else { return false };
+        let sign = if level == Level::Lowered { '_' } else { '^' };
+        let sign = (self.inner.len() < MAX_INNER).then_some(sign);
+        self.inner.push(Inner { sign, parts: self.parts.len(), start: text.len() });
         true
     }
 
     /// Ends it.
     pub(crate) fn end_inner(&mut self) {
-        let Some((sign, start)) = self.inner.pop() else { return };
-        let Some((_, text)) = self.parts.last_mut() else { return };
-        // Nothing is left of it if the part ended meanwhile.
+        let Some(Inner { sign: Some(sign), parts, start }) = self.inner.pop() else { return };
+        // A link may have begun another part meanwhile.
+        let Some((_, text)) = self.parts.get_mut(parts - 1) else { return };
         let Some(inner) = text.get(start..).filter(|inner| !inner.trim().is_empty()) else { return };
         let inner = grouped(inner.trim(), None);
         text.truncate(start);
@@ -100,8 +119,10 @@ impl Scripts {
 
     /// Ends the text: how it is written after `before`, the text that it touches, and before `next`.
     pub(crate) fn take(&mut self, before: &str, next: Option<char>) -> String {
+        while !self.inner.is_empty() {
+            self.end_inner();
+        }
         let parts = std::mem::take(&mut self.parts);
-        self.inner.clear();
         let stroke = self.numerator.take();
         if let (Some(_), [(Level::Raised, above), (Level::Lowered, below)]) = (stroke, &parts[..]) {
             // 3 1/2 is not 31/2.

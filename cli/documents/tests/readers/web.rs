@@ -797,6 +797,27 @@ fn raised_text_in_raised_text_keeps_its_place() {
          <sup><span style='vertical-align:super'>2</span></sup>H",
         "e^(x^2), a_(i_(j+1)) y, 10^(n_k) m, ^2H\n",
     );
+    // What ends with its line keeps its sign, and other marks beside it begin nothing.
+    check("<!doctype html><p>a<sup>b<sub>c<br>d", "a^(b_c)\nd\n");
+    let marks = "<!doctype html><style>sup a{vertical-align:super}</style><p>";
+    for (text, wanted) in [
+        ("word<sup><a href=x>3</a></sup><sup><a href=y>4</a></sup>", "word[34]\n"),
+        ("text<sup>1</sup><sup><a href=x>2</a></sup>", "text[12]\n"),
+        ("text<sup>1</sup><sup><sup>2</sup></sup>", "text[12]\n"),
+        ("text<sup><a href=x>1</a></sup><sup>, </sup><sup><a href=y>2</a></sup>", "text[1, 2]\n"),
+        ("x<sup>[<a href=x>1</a>]</sup>", "x[1]\n"),
+    ] {
+        check(&format!("{marks}{text}"), wanted);
+    }
+    // Very deep ones have no signs of their own, and cost no more than their length.
+    check(
+        &format!("<!doctype html><p>x{}", "<sup>a<sup>b".repeat(6)),
+        "x^(a^(b^(a^(b^(a^(b^(a^(b^abab))))))))\n",
+    );
+    let deep = format!("<!doctype html><p>x{}", "<sup>a + <sup>b ".repeat(300_000));
+    let begun = std::time::Instant::now();
+    read("page.html", deep.as_bytes());
+    assert!(begun.elapsed().as_secs() < 8, "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -864,6 +885,20 @@ fn the_foot_of_a_table_stands_below_it() {
         "<table><tfoot><tr><td>a<td><table>{foot}<tr><td>b<td>c</table></tfoot><tr><td>d<td>e</table>"
     );
     check(&format!("<!doctype html>{inner}<p>end"), "d | e\na\n\nTotal | 18\nb | c\n\nend\n");
+    // A table need not end itself, and its page may end.
+    check(
+        "<!doctype html><table><tfoot><tr><td>Sum<td>9</tfoot><tr><td>a<td>8</body></html>",
+        "a | 8\nSum | 9\n",
+    );
+    // The foot of a hidden table is hidden, too.
+    check_hidden(
+        "<!doctype html><table><tr><td>a<td>b<table hidden><tfoot><tr><td>no</tfoot></table><tr><td>c<td>d</table>",
+        "a | b\nc | d\n",
+        1,
+    );
+    // One that is too large to wait is written where it stands.
+    let large = format!("<tfoot><tr><td>Sum{}<td>9</tfoot>", "<i></i>".repeat(60_000));
+    check(&format!("<!doctype html><table>{large}<tr><td>a<td>8</table>"), "Sum | 9\na | 8\n");
     let deep = "<table><tfoot><tr><td>".repeat(20_000);
     assert!(read("page.html", format!("<!doctype html>{deep}x").as_bytes()).text.contains('x'));
 }

@@ -2,6 +2,9 @@
 
 use super::{Tag, Token};
 
+/// Feet wait while they have so many tags, attributes and texts together. A larger one is written where it stands.
+const MAX_PIECES: usize = 100_000;
+
 /// A piece of a foot, until its table ends.
 #[derive(Debug)]
 pub(super) enum Piece {
@@ -26,6 +29,13 @@ impl Piece {
             Piece::Text(text) => Token::Text(text),
         }
     }
+
+    fn size(&self) -> usize {
+        match self {
+            Piece::Start(tag) => 1 + tag.attributes.len(),
+            Piece::End(_) | Piece::Text(_) => 1,
+        }
+    }
 }
 
 /// The feet that wait for the end of their tables.
@@ -35,6 +45,8 @@ pub(super) struct Feet {
     waiting: Vec<(usize, Vec<Piece>)>,
     /// Tables that are open within the foot that is being read; none if no foot is.
     within: Option<usize>,
+    /// The size of all that wait.
+    size: usize,
     /// Whether a foot is written, so that none within it waits.
     pub(super) is_written: bool,
 }
@@ -52,7 +64,8 @@ impl Feet {
                 return false;
             }
             self.within = Some(0);
-            self.waiting.push((tables, vec![Piece::of(token)]));
+            self.waiting.push((tables, Vec::new()));
+            self.push(token);
             return true;
         };
         let ends = match token {
@@ -75,12 +88,28 @@ impl Feet {
             // Its own end stands behind it, and that of its table ends it as well.
             return matches!(token, Token::End(b"tfoot"));
         }
-        self.waiting.iter_mut().last().into_iter().for_each(|(_, pieces)| pieces.push(Piece::of(token)));
+        self.push(token);
         true
     }
 
-    /// The foot of the innermost of so many tables, when the table ends.
+    fn push(&mut self, token: &Token) {
+        if let Some((_, pieces)) = self.waiting.last_mut() {
+            let piece = Piece::of(token);
+            self.size += piece.size();
+            pieces.push(piece);
+        }
+    }
+
+    /// Whether the foot that is being read is too large to wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.size > MAX_PIECES && self.within.is_some()
+    }
+
+    /// The foot of the innermost of so many tables. It is not read further.
     pub(super) fn of_table(&mut self, tables: usize) -> Option<Vec<Piece>> {
-        self.waiting.pop_if(|(of, _)| *of >= tables).map(|(_, pieces)| pieces)
+        let (_, pieces) = self.waiting.pop_if(|(of, _)| *of >= tables)?;
+        self.within = None;
+        self.size -= pieces.iter().map(Piece::size).sum::<usize>();
+        Some(pieces)
     }
 }

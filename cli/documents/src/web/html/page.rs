@@ -19,6 +19,8 @@ pub(super) struct Look {
     is_tiny: bool,
     is_outside: bool,
     level: Level,
+    /// How much raised and lowered text there was where the innermost such element began.
+    script_start: usize,
     /// Whether it is in a link within the page.
     is_link: bool,
     /// Only if the page says it.
@@ -128,7 +130,6 @@ impl<'a> Page<'a> {
 
     /// The title, if the page has no heading of the first level.
     pub(super) fn finish(mut self) -> Option<String> {
-        self.write_feet(0);
         self.close(0);
         self.end_math();
         self.counts.unknown_numbers += self.known.sheet.unknown_numbers();
@@ -165,11 +166,12 @@ impl<'a> Page<'a> {
             }
             return;
         }
-        if self.tables.last() == Some(&false) && self.feet.takes(&token, self.tables.len()) {
+        let is_in_table = self.tables.last() == Some(&false) && !self.is_absent();
+        if is_in_table && self.feet.takes(&token, self.tables.len()) {
+            if self.feet.is_full() {
+                self.write_foot();
+            }
             return;
-        }
-        if !self.tables.is_empty() && matches!(token, Token::End(b"table")) {
-            self.write_feet(self.tables.len());
         }
         if !self.has_body && begins_body(&token, self.elements.len() == 0) {
             self.begin_body(&token);
@@ -181,16 +183,16 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Writes the feet of tables that end, the innermost of so many and those within it.
-    fn write_feet(&mut self, tables: usize) {
+    /// Writes the foot of the innermost table. Returns whether one waited.
+    fn write_foot(&mut self) -> bool {
         if self.feet.is_written {
-            return;
+            return false;
         }
-        while let Some(pieces) = self.feet.of_table(tables) {
-            self.feet.is_written = true;
-            pieces.iter().for_each(|piece| self.token(piece.token()));
-            self.feet.is_written = false;
-        }
+        let Some(pieces) = self.feet.of_table(self.tables.len()) else { return false };
+        self.feet.is_written = true;
+        pieces.iter().for_each(|piece| self.token(piece.token()));
+        self.feet.is_written = false;
+        true
     }
 
     /// Begins what HTML need not write: rules of style may look at it, and counters belong to it.
@@ -223,6 +225,7 @@ impl<'a> Page<'a> {
                 is_tiny: false,
                 is_outside: false,
                 level: Level::Normal,
+                script_start: 0,
                 is_link: false,
                 color: None,
                 background: if self.known.sheet.hides_background { Color::Unknown } else { Color::WHITE },
@@ -319,11 +322,13 @@ impl<'a> Page<'a> {
         }
         let mut look = self.look_of(tag, &declared);
         let is_script = |level: Level| matches!(level, Level::Raised | Level::Lowered);
-        let is_inner_script = declared.level.is_some_and(is_script)
-            && is_script(self.look().level)
-            && self.writer.begin_inner_script(look.level);
+        let around = self.look();
+        let is_inner_script = matches!(name, b"sup" | b"sub")
+            && declared.level.is_some_and(is_script)
+            && is_script(around.level)
+            && self.writer.begin_inner_script(look.level, around.script_start);
         if is_inner_script {
-            look.level = self.look().level;
+            look.level = around.level;
         }
         let begins_hiding = is_absent || declared.is_seen() == Some(false) || declared.color.is_some();
         if begins_hiding {
@@ -467,6 +472,10 @@ impl<'a> Page<'a> {
             is_tiny: declared.is_tiny.unwrap_or(around.is_tiny),
             is_outside: around.is_outside || declared.outside.is_outside() == Some(true),
             level,
+            script_start: match declared.level {
+                Some(Level::Raised | Level::Lowered) => self.writer.script_texts(),
+                _ => around.script_start,
+            },
             is_link,
             color: if declared.shows_ground == Some(true) {
                 Some(Color::Unknown)
@@ -507,6 +516,11 @@ impl<'a> Page<'a> {
     /// Closes elements until so many are open.
     fn close(&mut self, kept: usize) {
         while self.elements.len() > kept {
+            let is_table = self.elements.last().is_some_and(|open| open.role == Role::Table);
+            if is_table && self.write_foot() {
+                // Elements of the foot may be open.
+                continue;
+            }
             let depth = self.elements.len() - 1;
             if let Some((_, behind)) = self.behind.pop_if(|(element, _)| *element == depth)
                 && let Some(text) = self.text_of(&behind, depth, false)
