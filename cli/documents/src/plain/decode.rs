@@ -15,6 +15,8 @@ const SAMPLE_BYTES: usize = 1 << 20;
 const TEXT_PER_CONTROL: usize = 100;
 /// A text in UTF-16 without a byte order mark whose alphabet is another one than the Latin has so many units.
 const MIN_UNITS: usize = 8;
+/// One unit of so many of such a text is white space, a digit or punctuation.
+const UNITS_PER_SPACE: usize = 40;
 /// How texts of DOS may end.
 const END_OF_FILE: u8 = 0x1a;
 
@@ -41,7 +43,7 @@ fn decoded(bytes: &[u8]) -> Result<Converted, Problem> {
     let without_mark = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match (utf16(bytes), std::str::from_utf8(without_mark)) {
         (None, Ok(text)) => Ok(Converted { text: text.to_owned(), ..Converted::default() }),
-        (Some(utf16), _) => decode(bytes, utf16, false),
+        (Some((utf16, is_guess)), _) => decode(bytes, utf16, is_guess),
         _ => match guess(without_mark) {
             Charset::Web(encoding) => decode(bytes, encoding, true),
             set => {
@@ -149,12 +151,13 @@ fn is_space(c: char) -> bool {
     c.is_ascii_control() && !is_control(c)
 }
 
-/// UTF-16, by its byte order mark, or because most of its units are below 256 or of one other alphabet.
-fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
+/// UTF-16 by its byte order mark, or as a guess because most of its units are below 256 or of one other alphabet.
+/// Returns whether it is a guess.
+fn utf16(bytes: &[u8]) -> Option<(&'static Encoding, bool)> {
     match bytes {
         [0xff, 0xfe, 0, 0, ..] => return None, // UTF-32
-        [0xff, 0xfe, ..] => return Some(UTF_16LE),
-        [0xfe, 0xff, ..] => return Some(UTF_16BE),
+        [0xff, 0xfe, ..] => return Some((UTF_16LE, false)),
+        [0xfe, 0xff, ..] => return Some((UTF_16BE, false)),
         _ => {}
     }
     let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
@@ -162,23 +165,38 @@ fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
     let zeros = |index: usize| units.iter().filter(|unit| unit[index] == 0).count();
     let (first, second) = (zeros(0), zeros(1));
     let most = |zeros: usize| zeros * 2 > units.len();
-    // Letters of an alphabet, and the spaces between its words, have one upper byte each.
-    let is_alphabet = |index: usize| {
-        let mut counts = [0; 256];
-        units.iter().for_each(|unit| counts[usize::from(unit[index])] += 1);
-        let (spaces, letters) = (counts[0], counts[1..].iter().max().copied().unwrap_or(0));
-        spaces > 0 && letters > 0 && units.len() >= MIN_UNITS && (spaces + letters) * 10 >= units.len() * 9
-    };
-    let valid = |encoding: &'static Encoding| {
-        let (text, is_damaged) = encoding.decode_without_bom_handling(sample);
-        (!text.chars().any(is_control) && (!is_damaged || !rest.is_empty())).then_some(encoding)
+    let valid = |encoding: &'static Encoding, upper: usize| {
+        // The sample may end within a character.
+        let half =
+            units.last().filter(|unit| matches!(unit[upper], 0xd8..=0xdb)).map_or(0, |unit| unit.len());
+        let whole = &sample[..sample.len() - rest.len() - half];
+        let (text, is_damaged) = encoding.decode_without_bom_handling(whole);
+        (!text.chars().any(is_control) && !is_damaged).then_some((encoding, true))
     };
     let is_cut = rest.is_empty() || bytes.len() == sample.len();
     match is_cut && units.len() > 1 {
-        true if first == 0 && (most(second) || is_alphabet(1)) => valid(UTF_16LE),
-        true if second == 0 && (most(first) || is_alphabet(0)) => valid(UTF_16BE),
+        true if first == 0 && (most(second) || is_alphabet(units, 1)) => valid(UTF_16LE, 1),
+        true if second == 0 && (most(first) || is_alphabet(units, 0)) => valid(UTF_16BE, 0),
         _ => None,
     }
+}
+
+/// Whether units of UTF-16 are letters with the same upper byte, and what stands between words and in numbers.
+fn is_alphabet(units: &[[u8; 2]], upper: usize) -> bool {
+    let (mut letters, mut spaces) = ([0; 256], 0);
+    for unit in units {
+        let (high, low) = (unit[upper], unit[1 - upper]);
+        let is_letter =
+            char::from_u32(u32::from_be_bytes([0, 0, high, low])).is_some_and(char::is_alphabetic);
+        letters[usize::from(high)] += usize::from(is_letter);
+        let is_space = low.is_ascii_whitespace() || low.is_ascii_digit() || low.is_ascii_punctuation();
+        spaces += usize::from(high == 0 && is_space);
+    }
+    let letters = letters[1..].iter().max().copied().unwrap_or(0);
+    units.len() >= MIN_UNITS
+        && letters > 0
+        && spaces * UNITS_PER_SPACE >= units.len()
+        && (spaces + letters) * 10 >= units.len() * 9
 }
 
 /// The encoding of bytes that are not valid UTF-8.
@@ -243,14 +261,20 @@ mod tests {
         check(&[b"\xff\xfe", &little[..]].concat(), text, &["decoded as utf-16le"]);
         check(&[b"\xfe\xff", &big[..]].concat(), text, &["decoded as utf-16be"]);
         let plain: Vec<u8> = "plain".encode_utf16().flat_map(u16::to_le_bytes).collect();
-        check(&plain, "plain", &["decoded as utf-16le"]);
+        check(&plain, "plain", &["decoded as utf-16le, which is a guess"]);
         for text in [russian, "Η παλιά βάρκα, 12 ευρώ.", "המחיר הוא 120 שקלים"] {
             let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
             assert!(!is_binary(&little), "{text}");
-            check(&little, text, &["decoded as utf-16le"]);
+            check(&little, text, &["decoded as utf-16le, which is a guess"]);
             let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
-            check(&big, text, &["decoded as utf-16be"]);
+            check(&big, text, &["decoded as utf-16be, which is a guess"]);
         }
+        // The sample ends within a character.
+        let units = SAMPLE_BYTES / 2 - 1;
+        let long: String =
+            "hello world text ".chars().cycle().take(units).chain("\u{1f600} end".chars()).collect();
+        let little: Vec<u8> = long.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        check(&little, &long, &["decoded as utf-16le, which is a guess"]);
     }
 
     #[test]
@@ -266,7 +290,7 @@ mod tests {
         }
         let odd: Vec<u8> = "plain".encode_utf16().flat_map(u16::to_le_bytes).chain([b'x']).collect();
         assert!(!is_binary(&odd));
-        check(&odd, "plain\u{fffd}", &["decoded as utf-16le", cut]);
+        check(&odd, "plain\u{fffd}", &["decoded as utf-16le, which is a guess", cut]);
         // One byte may be a letter of another encoding.
         check(b"5 \xe2", "5 â", &["decoded as windows-1252, which is a guess"]);
     }
@@ -283,6 +307,12 @@ mod tests {
         let random: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 21) as u8).collect();
         assert!(is_binary(&random));
         assert!(is_binary(b"\0\0\0\0"));
+        let numbers = |first: u16| [first].into_iter().chain((0..400).map(|i| 0x402 + i * 7 % 252));
+        let marks = [0x20].into_iter().chain(0x301..0x309);
+        for numbers in [numbers(100).collect::<Vec<u16>>(), numbers(0x20).collect(), marks.collect()] {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+            assert!(utf16(&bytes).is_none() && is_binary(&bytes), "{numbers:x?}");
+        }
         assert!(is_binary(&[b"caf\xe9"[..].repeat(1000), vec![0]].concat()), "a NUL and no UTF-8");
         assert!(!is_binary(b"caf\xe9 au lait"));
         assert!(!is_binary("log \x1b[31mred\x1b[0m\r\n".as_bytes()));
