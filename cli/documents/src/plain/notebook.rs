@@ -78,9 +78,11 @@ fn fenced(language: &str, code: &str) -> String {
 fn shown(output: &Value, counts: &mut Counts) -> String {
     let page = output.get("data").and_then(|data| data.get("text/html"));
     if let Some(page) = page {
-        let (text, of_page) = html::to_text(&lines(Some(page)), false, &mut |_, _| None);
-        if !text.trim().is_empty() {
-            counts.add(of_page);
+        // The title of an output is not shown.
+        let (_, text, of_page) = html::to_parts(&lines(Some(page)), false, &mut |_, _| None);
+        let has_picture = of_page.pictures > 0;
+        counts.add(of_page);
+        if has_picture || !text.trim().is_empty() {
             return text;
         }
     }

@@ -216,12 +216,12 @@ fn flowed(text: &str, drops_space: bool) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut open: Option<usize> = None;
     for line in text.lines() {
-        let quotes = line.bytes().take_while(|byte| *byte == b'>').count();
-        let content = line[quotes..].strip_prefix(' ').unwrap_or(&line[quotes..]);
+        let (quotes, rest) = quotation(line);
+        let content = rest.strip_prefix(' ').unwrap_or(rest);
         let is_signature = content == "-- ";
         if open != Some(quotes) || is_signature {
             whole.push_str(if whole.is_empty() { "" } else { "\n" });
-            whole.push_str(&line[..quotes]);
+            whole.push_str(&line[..line.len() - rest.len()]);
             whole.push_str(if quotes > 0 { " " } else { "" });
         }
         let goes_on = content.ends_with(' ') && !is_signature;
@@ -229,6 +229,16 @@ fn flowed(text: &str, drops_space: bool) -> String {
         open = goes_on.then_some(quotes);
     }
     format!("{}\n", whole.trim_end())
+}
+
+/// How many signs of quotation are before a line, and what is behind them. Some programs write spaces between them.
+fn quotation(line: &str) -> (usize, &str) {
+    let (mut quotes, mut rest) = (0, line);
+    while let Some(after) = rest.strip_prefix('>').or_else(|| rest.strip_prefix(" >").filter(|_| quotes > 0))
+    {
+        (quotes, rest) = (quotes + 1, after);
+    }
+    (quotes, rest)
 }
 
 /// A text with the line ends of this program, and without empty lines around it.

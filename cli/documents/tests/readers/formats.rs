@@ -1292,6 +1292,11 @@ fn pages_in_notebooks_are_read() {
     }
     let empty = output(r#""text/html":"<div id='plot'></div>","text/plain":"5 rows""#);
     check("a.ipynb", empty.as_bytes(), "```\nx\n```\n\n```\n5 rows\n```\n", "");
+    let titled = output(r#""text/html":"<title>Report</title><p>&nbsp;</p>","text/plain":"5 rows""#);
+    check("a.ipynb", titled.as_bytes(), "```\nx\n```\n\n```\n5 rows\n```\n", "");
+    let picture =
+        output(r#""text/html":"<img src='data:x'>","text/plain":"<IPython.core.display.HTML object>""#);
+    check("a.ipynb", picture.as_bytes(), "```\nx\n```\n", "1 picture without text");
 }
 
 /// Lines of a message that go on may be divided within a number.
@@ -1299,10 +1304,10 @@ fn pages_in_notebooks_are_read() {
 fn flowed_lines_of_messages_are_joined() {
     let message = |how: &str| {
         format!(
-            "From: a@b\nContent-Type: text/plain; format=flowed{how}\n\nThe rent is 9 \n50 euros.\n> It \n> was\n>> more\n stuffed \nend\n-- \nAnn\n"
+            "From: a@b\nContent-Type: text/plain; format=flowed{how}\n\nThe rent is 9 \n50 euros.\n> It \n> was\n>> more\n> > r \n> > s\n stuffed \nend\n-- \nAnn\n"
         )
     };
-    let end = |gap: &str| format!("> It{gap}was\n>> more\nstuffed{gap}end\n-- \nAnn\n");
+    let end = |gap: &str| format!("> It{gap}was\n>> more\n> > r{gap}s\nstuffed{gap}end\n-- \nAnn\n");
     let wanted = format!("From: a@b\n\nThe rent is 950 euros.\n{}", end(""));
     check("a.eml", message("; delsp=yes").as_bytes(), &wanted, "");
     let wanted = format!("From: a@b\n\nThe rent is 9 50 euros.\n{}", end(" "));

@@ -57,14 +57,19 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Converted, Problem> {
 
 /// A page as a text of its own, with its title. `linked` finds the style sheets that it names.
 pub(crate) fn to_text(page: &str, is_xml: bool, linked: &mut Linked) -> (String, Counts) {
-    let (mut writer, mut counts) = (Writer::default(), Counts::default());
-    let title = write(page, is_xml, &mut Places::new(), &mut writer, &mut counts, linked);
-    counts.unfilled_rows += writer.unfilled_rows();
-    let mut text = writer.finish();
+    let (title, mut text, counts) = to_parts(page, is_xml, linked);
     if let Some(title) = title {
         text.insert_str(0, &format!("{}{title}\n\n", marks::heading(1)));
     }
     (text, counts)
+}
+
+/// The title of a page, if it has no heading of the first level, and its text.
+pub(crate) fn to_parts(page: &str, is_xml: bool, linked: &mut Linked) -> (Option<String>, String, Counts) {
+    let (mut writer, mut counts) = (Writer::default(), Counts::default());
+    let title = write(page, is_xml, &mut Places::new(), &mut writer, &mut counts, linked);
+    counts.unfilled_rows += writer.unfilled_rows();
+    (title, writer.finish(), counts)
 }
 
 /// Writes a page, and tells the writer where its places are. Those that the page does not have remain in `places`. In XML,
