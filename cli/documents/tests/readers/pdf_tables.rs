@@ -422,3 +422,32 @@ fn text_around_a_table_is_none_of_its_cells() {
         );
     }
 }
+
+/// With room between all lines, those of a name are still much nearer than rows are.
+#[test]
+fn lines_of_names_may_be_far_apart() {
+    for value_line in [0, 1] {
+        let mut texts = vec![(72.0, 720.0, "Item"), (300.0, 720.0, "2023"), (400.0, 720.0, "2024")];
+        let mut y = 696.0;
+        for (lines, before, now) in [
+            (&["Revenue from contracts with", "Customers abroad"][..], "1,200", "1,300"),
+            (&["Cost of goods sold and", "Transport of goods"], "800", "900"),
+            (&["Result"], "440", "450"),
+        ] {
+            let values = y - 14.0 * value_line.min(lines.len() - 1) as f64;
+            texts.extend(lines.iter().enumerate().map(|(i, line)| (72.0, y - 14.0 * i as f64, *line)));
+            texts.extend([(300.0, values, before), (400.0, values, now)]);
+            y -= 14.0 * (lines.len() - 1) as f64 + 24.0;
+        }
+        texts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        assert_table(
+            at(&texts),
+            &[
+                "Item\t2023\t2024",
+                "Revenue from contracts with Customers abroad\t1,200\t1,300",
+                "Cost of goods sold and Transport of goods\t800\t900",
+                "Result\t440\t450",
+            ],
+        );
+    }
+}

@@ -6,7 +6,7 @@
 
 use super::super::hyphens;
 use super::super::words::{Cell, Row};
-use super::{PITCH_OF_NAMES, headers};
+use super::{MUCH_NEARER, PITCH_OF_NAMES, headers};
 
 /// Distances in sizes of the font.
 /// Lines of a cell are not farther apart than this.
@@ -133,11 +133,12 @@ fn stand_at_bottom(blocks: &[Block], size: f64, above: Option<&Row>, below: Opti
     let to_below = below.map(|below| bottom - below.y);
     let distance = to_above.into_iter().chain(to_below).filter(|down| *down > 0.0).reduce(f64::min);
     lines.len() > 1
-        && pitch < PITCH_OF_NAMES * size
         && others
             .iter()
             .all(|other| other.lines.len() == 1 && (other.lines[0].y - bottom).abs() < SAME_LINE * pitch)
-        && distance.is_some_and(|distance| pitch < NEARER * distance)
+        && distance.is_some_and(|distance| {
+            pitch < NEARER * distance && (pitch < PITCH_OF_NAMES * size || pitch < MUCH_NEARER * distance)
+        })
 }
 
 /// Whether a cell that is near the one before it stands where other rows have one.

@@ -45,9 +45,10 @@ const ROWS_AROUND: usize = 3;
 const CONTINUED: f64 = 1.7;
 /// It is so much nearer than the next row, where only that tells.
 const NEARER: f64 = 0.93;
-/// Lines of a name in the first column are not farther apart than this: text above or below a table is. Below, a small letter
-/// tells more.
+/// Lines of a name in the first column are not farther apart than this, unless they are so much nearer than rows: text above or
+/// below a table is. Below, a small letter tells more.
 const PITCH_OF_NAMES: f64 = 1.35;
+const MUCH_NEARER: f64 = 0.75;
 /// It begins at most so far before the column, or ends or has its middle so near to that of the line above.
 const BEFORE: f64 = 0.5;
 const SAME_PLACE: f64 = 0.1;
@@ -258,7 +259,8 @@ fn continued(row: &Row, line: &Row, above: &Written, columns: &[Column], pitch: 
         }
         // A label without values may be a row, or text below the table; unless it is nearer than rows are and as near as lines
         // of a cell, or goes on with a small letter.
-        let may_be_row = distance > NEARER * pitch || distance > PITCH_OF_NAMES * row.size;
+        let may_be_row = distance > NEARER * pitch
+            || distance > PITCH_OF_NAMES * row.size && distance > MUCH_NEARER * pitch;
         if column == 0 && may_be_row && !cell.text.starts_with(char::is_lowercase) {
             return None;
         }
