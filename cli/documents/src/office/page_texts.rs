@@ -4,6 +4,8 @@
 const OF_PAGES: [&str; 12] =
     ["page", "pages", "pag", "pg", "p", "pp", "of", "seite", "von", "sur", "página", "de"];
 const MAX_DIGITS: usize = 4;
+/// Signs around it.
+const SIGNS: [char; 15] = ['/', '-', '–', '—', '|', ':', '(', ')', '[', ']', '•', '·', '~', '*', '_'];
 
 /// The headers and footers of a document, each in the order in which they came.
 #[derive(Debug, Default)]
@@ -35,13 +37,25 @@ impl PageTexts {
     }
 }
 
-/// Whether a header or footer is more than the number of a page.
+/// Whether a header or footer is more than the number of a page, and that of all pages: no date and no number of a file.
 fn has_words(text: &str) -> bool {
-    let is_of_page = |word: &str| match word.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => word.len() <= MAX_DIGITS,
-        false => word.chars().count() < 2 || OF_PAGES.contains(&word.to_lowercase().as_str()),
+    let words = text.split(|c: char| c.is_whitespace() || SIGNS.contains(&c));
+    let words = words.map(|word| word.trim_matches('.')).filter(|word| !word.is_empty());
+    let (numbers, words): (Vec<&str>, Vec<&str>) =
+        words.partition(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_of_page = |word: &str| {
+        let mut characters = word.chars();
+        let is_letter = characters.next().is_some_and(char::is_alphabetic) && characters.next().is_none();
+        is_letter || OF_PAGES.contains(&word.to_lowercase().as_str())
     };
-    text.split(|c: char| !c.is_alphanumeric()).any(|word| !is_of_page(word))
+    let value = |number: &str| number.parse::<u16>().ok().filter(|_| number.len() <= MAX_DIGITS);
+    let are_of_page = match numbers[..] {
+        [] => true,
+        [page] => value(page).is_some(),
+        [page, last] => value(page).zip(value(last)).is_some_and(|(page, last)| page <= last),
+        _ => false,
+    };
+    text.contains(char::is_alphanumeric) && !(are_of_page && words.into_iter().all(is_of_page))
 }
 
 #[cfg(test)]
@@ -50,10 +64,15 @@ mod tests {
 
     #[test]
     fn numbers_of_pages_are_no_headers() {
-        for text in ["", "12", "- 3 -", "Page 1 of 10", "Seite 4 von 7", "p. 3", "B 12"] {
+        for text in ["", "12", "- 3 -", "Page 1 of 10", "Seite 4 von 7", "p. 3", "B 12", "3/10", "| 5 |"] {
             assert!(!has_words(text), "{text}");
         }
-        for text in ["HEAD", "Ref. 4471", "Nr. 2024/17", "20240305", "ACME", "機密"] {
+        for text in ["HEAD", "Ref. 4471", "Nr. 2024/17", "20240305", "ACME", "機密", "B12"] {
+            assert!(has_words(text), "{text}");
+        }
+        for text in
+            ["4711-0815-22", "12.03.2024", "2024/17", "€ 1.200,50", "№ 12", "#12", "+49 30 1234 567", "2.1"]
+        {
             assert!(has_words(text), "{text}");
         }
     }
