@@ -510,6 +510,12 @@ fn raised_numbers_behind_a_gap_are_marked() {
         ("Area 10", 92.0, "6", "m", "Area 10 [6] m"),
         ("only 12", 88.0, "99", "EUR", "only 12.99 EUR"),
         ("so x", 69.0, "2", "holds", "so x^2 holds"),
+        ("pay $12", 93.0, "14", "each", "pay $12 [14] each"),
+        ("120 km", 90.0, "2", "of land", "120 km^2 of land"),
+        ("the log", 86.0, "2", "of it", "the log^2 of it"),
+        ("the bridge", 103.5, "2", "of it", "the bridge [2] of it"),
+        ("3 x 10", 83.0, "8", "metres", "3 x 10^8 metres"),
+        ("box 10", 86.0, "8", "is full", "box 10 [8] is full"),
     ] {
         let (small, next) = (end + 2.0, end + 13.0);
         assert_text(

@@ -136,7 +136,7 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 out.push('^');
                 push_bracketed(text, out);
             }
-            Script::Raised if is_cents(text, out.trim_end(), after) => {
+            Script::Raised if is_cents(part, out.trim_end(), after) => {
                 out.truncate(out.trim_end().len());
                 let cents = prices::cents(out, text);
                 out.push_str(&cents);
@@ -210,10 +210,12 @@ fn is_slash(c: char) -> bool {
     matches!(c, '/' | '⁄' | '∕')
 }
 
-/// Whether a raised text is the cents of the price that `out` ends with.
-fn is_cents(text: &str, out: &str, after: Option<&ScriptRun<'_>>) -> bool {
+/// Whether a raised part is the cents of the price that `out` ends with. Behind a gap it may be the mark of a note, unless the
+/// currency follows.
+fn is_cents(part: &ScriptRun<'_>, out: &str, after: Option<&ScriptRun<'_>>) -> bool {
     let after = after.map_or("", |after| after.text.trim_start());
-    prices::may_be_cents(out, text) && (prices::begins_with_currency(after) || prices::ends_with_price(out))
+    prices::may_be_cents(out, &part.text)
+        && (prices::begins_with_currency(after) || !part.is_apart && prices::ends_with_price(out))
 }
 
 /// Letters that follow each other and are raised or lowered alike.
@@ -291,8 +293,13 @@ fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
     // With a gap before it, a raised number is still no number of the line.
     if is_apart && is_list {
         let base = out.trim_end();
-        let is_variable = trailing(base, char::is_alphabetic).chars().count() == 1;
-        if is_variable || base.ends_with([')', ']', '}']) {
+        let word = trailing(base, char::is_alphabetic);
+        let is_note = match base.chars().next_back() {
+            Some(c) if c.is_ascii_digit() => !is_power_of_ten(base),
+            Some(c) => is_after_text(c, &word, "", is_last),
+            None => true,
+        };
+        if !is_note {
             out.truncate(base.len());
             out.push('^');
             return push_bracketed(text, out);
@@ -351,6 +358,12 @@ fn is_after_text(before: char, word: &str, number: &str, is_last: bool) -> bool 
         (')' | ']' | '}' | '|', _) => false,
         _ => true,
     }
+}
+
+/// Whether a text ends with `× 10`, which an exponent follows.
+fn is_power_of_ten(text: &str) -> bool {
+    let before = text.strip_suffix("10").unwrap_or_default().trim_end();
+    before.ends_with(['×', '·', '⋅', '*']) || matches!(&*trailing(before, char::is_alphabetic), "x" | "X")
 }
 
 /// Writes a part, in brackets if it has parts itself.
