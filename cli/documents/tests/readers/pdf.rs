@@ -1221,6 +1221,11 @@ fn signs_of_symbol_fonts_are_read() {
         ("/BaseFont /ZapfDingbats /Encoding /WinAnsiEncoding", "3", "✓"),
         ("/BaseFont /Symbol", "a \\243 5", "α ≤ 5"),
         ("/BaseFont /ABCDEF+Wingdings-Regular", "\\376 o", "☒ ☐"),
+        ("/BaseFont /Wingdings-2", "P \\243", "✓ ☐"),
+        ("/BaseFont /Wingdings3", "g h", "→ ↑"),
+        ("/BaseFont /Webdings", "4 5", "▶ ▲"),
+        // A sign that is not known is no letter.
+        ("/BaseFont /Webdings", "4R", "▶\u{fffd}"),
     ] {
         let page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> >>";
         let objects = [
@@ -1232,5 +1237,29 @@ fn signs_of_symbol_fonts_are_read() {
         ];
         let document = crate::parts::read("made.pdf", &pdf(&objects));
         assert_eq!(document.text.trim_end(), wanted, "{font}");
+    }
+}
+
+/// A part of a font may have codes of its own, unless its program says that they are those of a symbol font.
+#[test]
+fn codes_of_embedded_symbol_fonts_are_read_where_they_are_known() {
+    for (platform, encoding, wanted) in [('\u{3}', '\0', "✓"), ('\u{1}', '\0', "P"), ('\u{3}', '\u{1}', "P")]
+    {
+        let page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> >>";
+        let program = format!(
+            "\0\u{1}\0\0\0\u{1}\0\0\0\0\0\0cmap\0\0\0\0\0\0\0\u{1c}\0\0\0\u{c}\0\0\0\u{1}\0{platform}\0{encoding}\0\0\0\u{c}"
+        );
+        let objects = [
+            CATALOGUE.to_owned(),
+            "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
+            page.to_owned(),
+            stream("", "BT /F 12 Tf 50 700 Td (P) Tj ET"),
+            "<< /Type /Font /Subtype /TrueType /BaseFont /ABCDEF+Wingdings2 /FontDescriptor 6 0 R >>"
+                .to_owned(),
+            "<< /Type /FontDescriptor /FontName /ABCDEF+Wingdings2 /Flags 4 /FontFile2 7 0 R >>".to_owned(),
+            stream("", &program),
+        ];
+        let document = crate::parts::read("made.pdf", &pdf(&objects));
+        assert_eq!(document.text.trim_end(), wanted, "{platform:?} {encoding:?}");
     }
 }

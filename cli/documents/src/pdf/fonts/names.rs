@@ -138,27 +138,58 @@ fn names_of_symbols(font: &Dict<'_>) -> Option<BTreeMap<u8, String>> {
     let descriptor = font.get::<Dict<'_>>("FontDescriptor");
     let has_program =
         |kind: &str| descriptor.as_ref().is_some_and(|descriptor| descriptor.contains_key(kind));
+    let program = descriptor.as_ref().and_then(|descriptor| descriptor.get::<Stream<'_>>("FontFile2"));
     if encoding.is_some_and(|encoding| encoding.contains_key("Differences"))
         || has_program("FontFile")
         || has_program("FontFile3")
+        || program.is_some_and(|program| !has_symbol_codes(&program))
     {
         return None;
     }
     let base = font.get::<Name<'_>>("BaseFont")?;
     // A part of a font has six letters before its name.
     let base = base.as_str().split_once('+').map_or(base.as_str(), |(_, name)| name);
-    let family = match base.split([',', '-']).next()? {
-        "Symbol" | "SymbolMT" => "Symbol",
-        "ZapfDingbats" => "ZapfDingbats",
-        "Wingdings" => "Wingdings",
-        "Wingdings2" => "Wingdings 2",
+    let mut base = base.split([',', '-']);
+    let family = match (base.next()?, base.next()) {
+        ("Symbol" | "SymbolMT", _) => "Symbol",
+        ("ZapfDingbats", _) => "ZapfDingbats",
+        ("Wingdings2", _) | ("Wingdings", Some("2")) => "Wingdings 2",
+        ("Wingdings3", _) | ("Wingdings", Some("3")) => "Wingdings 3",
+        ("Wingdings", _) => "Wingdings",
+        ("Webdings", _) => "Webdings",
         _ => return None,
     };
     let name = |code: u8| {
-        let sign = u16::try_from(u32::from(symbols::sign(family, u32::from(code))?)).ok()?;
+        let sign = match symbols::sign(family, u32::from(code)) {
+            Some(sign) => u16::try_from(u32::from(sign)).ok()?,
+            // A sign that is not known is no letter: as one of private use it is counted.
+            None if family.contains("dings") && family != "ZapfDingbats" => match code {
+                b' ' => 0x20,
+                _ => 0xe000 + u16::from(code),
+            },
+            None => return None,
+        };
         Some((code, format!("uni{sign:04X}")))
     };
     Some((0x20..=0xff).filter_map(name).collect())
+}
+
+/// Whether a TrueType program says that its codes are those of a symbol font: its table `cmap` has one for Windows symbols
+/// (3, 0). A part of a font may have codes of its own.
+fn has_symbol_codes(program: &Stream<'_>) -> bool {
+    let Ok(program) = program.decoded() else { return false };
+    let number = |at: usize| Some(u16::from_be_bytes(*program.get(at..)?.first_chunk()?));
+    let has_table = || {
+        let tables = usize::from(number(4)?);
+        let entry = (0..tables)
+            .map(|i| 12 + 16 * i)
+            .find(|at| program.get(*at..).is_some_and(|entry| entry.starts_with(b"cmap")))?;
+        let start = u32::from_be_bytes(*program.get(entry + 8..)?.first_chunk()?) as usize;
+        let records = usize::from(number(start.checked_add(2)?)?);
+        let record = |i: usize| Some((number(start + 4 + 8 * i)?, number(start + 6 + 8 * i)?));
+        (0..records).find(|i| record(*i) == Some((3, 0)))
+    };
+    has_table().is_some()
 }
 
 fn names_of_differences(differences: &Array<'_>) -> BTreeMap<u8, String> {
