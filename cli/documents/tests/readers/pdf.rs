@@ -514,6 +514,7 @@ fn raised_numbers_behind_a_gap_are_marked() {
         ("120 km", 90.0, "2", "of land", "120 km^2 of land"),
         ("the log", 86.0, "2", "of it", "the log^2 of it"),
         ("the bridge", 103.5, "2", "of it", "the bridge [2] of it"),
+        ("so as", 79.5, "3", "states", "so as [3] states"),
         ("3 x 10", 83.0, "8", "metres", "3 x 10^8 metres"),
         ("box 10", 86.0, "8", "is full", "box 10 [8] is full"),
     ] {

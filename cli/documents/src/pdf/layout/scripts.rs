@@ -32,8 +32,10 @@ const SAME: f64 = 0.02;
 const LONG_NUMBER: usize = 5;
 
 /// Words of two letters after which a number is the mark of a note. After other two letters it is an exponent.
-const SHORT_WORDS: [&str; 16] =
-    ["EU", "US", "UN", "UK", "EC", "is", "it", "to", "us", "we", "so", "no", "on", "of", "by", "he"];
+const SHORT_WORDS: [&str; 22] = [
+    "EU", "US", "UN", "UK", "EC", "is", "it", "to", "us", "we", "so", "no", "on", "of", "by", "he", "as",
+    "or", "an", "if", "be", "up",
+];
 /// Words after which a number is an exponent.
 const FUNCTIONS: [&str; 14] =
     ["sin", "cos", "tan", "cot", "log", "exp", "mol", "min", "sec", "rad", "sinh", "cosh", "tanh", "bar"];
