@@ -21,6 +21,14 @@ if ! [ -e "$rust/.complete" ]; then
 LD_LIBRARY_PATH=$rust/usr/lib/x86_64-linux-gnu\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} exec $rust/usr/bin/rustc "\$@"
 END
     chmod +x "$rust/rustc"
+    # An old list of packages has an old rustc.
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    version=$("$rust/rustc" --version | awk '{ print $2 }')
+    if [ "$(printf '%s\n' "$oldest" "$version" | sort -V | head -n 1)" != "$oldest" ]; then
+        rm -r "$rust/usr"
+        echo "$0: Debian's rustc is $version, and Cargo.toml needs $oldest: run apt-get update, and this again" >&2
+        exit 1
+    fi
     touch "$rust/.complete"
 fi
 echo "$rust/rustc"

@@ -8,6 +8,7 @@ removed when its documents are unpacked; a document that is there is not fetched
 distribution, which runs code of the package: use a machine or a container where that does not matter.
 """
 
+import argparse
 import gzip
 import hashlib
 import io
@@ -24,7 +25,9 @@ MAX_TOTAL = 1 << 30
 
 
 def main() -> int:
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parents[1] / "target/corpus/documents"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=pathlib.Path, default=HERE.parents[1] / "target/corpus/documents")
+    folder = parser.parse_args().folder
     packages = tomllib.loads((HERE / "corpus.toml").read_text())["package"]
     total = sum(package["bytes"] for package in packages)
     if total > MAX_TOTAL:
