@@ -34,31 +34,7 @@ pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut P
 }
 
 type Floats = Avx2;
-type Ints = __m256i;
 const TILE_COLUMNS: usize = 4;
-
-/// The bytes at `from`.
-///
-/// # Safety
-/// There are 32.
-#[target_feature(enable = "avx2")]
-#[inline]
-unsafe fn load(from: *const u8) -> __m256i {
-    // SAFETY: the caller's promise.
-    unsafe { _mm256_loadu_si256(from.cast()) }
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn splat(x: i32) -> __m256i {
-    _mm256_set1_epi32(x)
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn to_floats(x: __m256i) -> __m256 {
-    _mm256_cvtepi32_ps(x)
-}
 
 multiplier!(
     /// Codes of any size, with AVX-VNNI.

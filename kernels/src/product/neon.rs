@@ -35,32 +35,7 @@ pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut P
 }
 
 type Floats = Neon;
-type Ints = int32x4x2_t;
 const TILE_COLUMNS: usize = 6;
-
-/// The bytes at `from`.
-///
-/// # Safety
-/// There are 32.
-#[target_feature(enable = "neon")]
-#[inline]
-unsafe fn load(from: *const u8) -> int32x4x2_t {
-    let from = from.cast::<i32>();
-    // SAFETY: the caller's promise.
-    unsafe { int32x4x2_t(vld1q_s32(from), vld1q_s32(from.add(4))) }
-}
-
-#[target_feature(enable = "neon")]
-#[inline]
-fn splat(x: i32) -> int32x4x2_t {
-    int32x4x2_t(vdupq_n_s32(x), vdupq_n_s32(x))
-}
-
-#[target_feature(enable = "neon")]
-#[inline]
-fn to_floats(x: int32x4x2_t) -> float32x4x2_t {
-    float32x4x2_t(vcvtq_f32_s32(x.0), vcvtq_f32_s32(x.1))
-}
 
 /// `sum` and the products of four bytes for each, of STEPS vectors of signed bytes. Sums of 2 * STEPS products fit 16 bits.
 #[target_feature(enable = "neon")]

@@ -3,7 +3,7 @@
 //! sums of a slab are scaled and added up where the whole panel's are.
 
 use super::{ColumnLayout, Format, PANEL_SLABS, Panel, Product, ROWS, ResultPart, SLAB, Slab};
-use crate::simd::{Loop, Simd};
+use crate::simd::{Loop, Simd, WordSimd};
 
 /// The maximum of [`TileKernel::COLUMNS`].
 const MAX_COLUMNS: usize = 6;
@@ -29,23 +29,24 @@ pub(super) trait TileKernel: Copy {
     unsafe fn enter<const C: usize, const GROUP: usize, const BY_SLAB: bool, const MINIMA: bool>(tile: Tile);
 }
 
+/// Integer sums, or four bytes in the place of each.
+pub(super) type Integers<M> = <<M as TileKernel>::Floats as WordSimd>::Integers;
+
 /// Integer products of an instruction set, for [`Tile::columns`]: each sum is of one row and one column.
-pub(super) trait Multiplier: TileKernel {
-    /// A vector of as many i32 as floats, or four bytes in the place of each.
-    type Ints: Copy;
+pub(super) trait Multiplier: TileKernel<Floats: WordSimd> {
     /// Groups of four bytes that are multiplied at a time: 1 or [`MAX_STEPS`].
     const STEPS: usize;
 
-    /// The bytes at `from`.
-    unsafe fn load(from: *const u8) -> Self::Ints;
-    unsafe fn splat(x: i32) -> Self::Ints;
     /// `sum` and the products of codes `w` and activations `x`, the first [`STEPS`](Self::STEPS) of each.
-    unsafe fn add(sum: Self::Ints, w: [Self::Ints; MAX_STEPS], x: [Self::Ints; MAX_STEPS]) -> Self::Ints;
-    unsafe fn to_floats(x: Self::Ints) -> <Self::Floats as Simd>::V;
+    unsafe fn add(
+        sum: Integers<Self>,
+        w: [Integers<Self>; MAX_STEPS],
+        x: [Integers<Self>; MAX_STEPS],
+    ) -> Integers<Self>;
 }
 
 /// A [`Multiplier`]: its steps, whether codes are signed, its instructions, and how products are added. The module has what the
-/// multipliers of an instruction set share: `Floats`, `Ints`, `TILE_COLUMNS`, `load`, `splat`, `to_floats` and `fill`.
+/// multipliers of an instruction set share: `Floats`, `TILE_COLUMNS` and `fill`.
 macro_rules! multiplier {
     (
         $(#[$doc:meta])* $name:ident, $steps:expr, $is_signed:expr, $features:literal,
@@ -95,35 +96,16 @@ macro_rules! multiplier {
         }
 
         impl $crate::product::tile::Multiplier for $name {
-            type Ints = Ints;
             const STEPS: usize = $steps;
 
             #[inline(always)]
-            unsafe fn load(from: *const u8) -> Ints {
-                // SAFETY: the caller's promise: the bytes of a vector.
-                unsafe { load(from) }
-            }
-
-            #[inline(always)]
-            unsafe fn splat(x: i32) -> Ints {
-                // SAFETY: the instruction set is present.
-                unsafe { splat(x) }
-            }
-
-            #[inline(always)]
             unsafe fn add(
-                $sum: Ints,
-                $w: [Ints; $crate::product::tile::MAX_STEPS],
-                $x: [Ints; $crate::product::tile::MAX_STEPS],
-            ) -> Ints {
+                $sum: $crate::product::tile::Integers<Self>,
+                $w: [$crate::product::tile::Integers<Self>; $crate::product::tile::MAX_STEPS],
+                $x: [$crate::product::tile::Integers<Self>; $crate::product::tile::MAX_STEPS],
+            ) -> $crate::product::tile::Integers<Self> {
                 // SAFETY: the instruction set is present.
                 unsafe { $add }
-            }
-
-            #[inline(always)]
-            unsafe fn to_floats(x: Ints) -> <Floats as $crate::simd::Simd>::V {
-                // SAFETY: the instruction set is present.
-                unsafe { to_floats(x) }
             }
         }
     };
@@ -275,26 +257,26 @@ impl Tile<'_> {
                 let mut sums = if BY_SLAB { [[zero; 2]; C] } else { totals };
                 for g in Loop(0, SLAB.min(self.end - at) / GROUP) {
                     let group = at / GROUP + g;
-                    let mut products = [[M::splat(0); 2]; C];
+                    let mut products = [[M::Floats::zeros(); 2]; C];
                     if !MINIMA && !M::SIGNED {
                         for c in Loop(0, C) {
-                            let start = columns[c].add(self.layout.sums + group).read().cast_signed();
-                            products[c] = [M::splat(start); 2];
+                            let start = columns[c].add(self.layout.sums + group);
+                            products[c] = [M::Floats::splat_word(start.cast()); 2];
                         }
                     }
                     let codes = slab.codes.as_ptr().add(g * GROUP / 4).cast::<u8>().add(4 * self.offset);
                     for k in Loop(0, GROUP / 4 / M::STEPS) {
-                        let mut w = [[M::splat(0); MAX_STEPS]; 2];
+                        let mut w = [[M::Floats::zeros(); MAX_STEPS]; 2];
                         for s in Loop(0, M::STEPS) {
                             let step = codes.add(4 * ROWS * (k * M::STEPS + s));
-                            w[0][s] = M::load(step);
-                            w[1][s] = M::load(step.add(4 * lanes));
+                            w[0][s] = M::Floats::load_words(step);
+                            w[1][s] = M::Floats::load_words(step.add(4 * lanes));
                         }
                         for c in Loop(0, C) {
-                            let mut x = [M::splat(0); MAX_STEPS];
+                            let mut x = [M::Floats::zeros(); MAX_STEPS];
                             for s in Loop(0, M::STEPS) {
                                 let word = columns[c].add(group * GROUP / 4 + k * M::STEPS + s);
-                                x[s] = M::splat(word.read().cast_signed());
+                                x[s] = M::Floats::splat_word(word.cast());
                             }
                             products[c][0] = M::add(products[c][0], w[0], x);
                             products[c][1] = M::add(products[c][1], w[1], x);
@@ -310,7 +292,7 @@ impl Tile<'_> {
                                 let x = columns[c].add(self.layout.scales + group).cast::<f32>().read();
                                 M::Floats::mul(scale, M::Floats::splat(x))
                             };
-                            sums[c][v] = M::Floats::fma(M::to_floats(products[c][v]), by, sums[c][v]);
+                            sums[c][v] = M::Floats::fma(M::Floats::floats(products[c][v]), by, sums[c][v]);
                         }
                         if MINIMA {
                             let min = M::Floats::load(slab.minima.get_unchecked(g).as_ptr().add(row));

@@ -19,31 +19,7 @@ pub(super) unsafe fn multiply(product: &Product, part: ResultPart, panel: &mut P
 }
 
 type Floats = Avx512;
-type Ints = __m512i;
 const TILE_COLUMNS: usize = 6;
-
-/// The bytes at `from`.
-///
-/// # Safety
-/// There are 64.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-unsafe fn load(from: *const u8) -> __m512i {
-    // SAFETY: the caller's promise.
-    unsafe { _mm512_loadu_si512(from.cast()) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn splat(x: i32) -> __m512i {
-    _mm512_set1_epi32(x)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-#[inline]
-fn to_floats(x: __m512i) -> __m512 {
-    _mm512_cvtepi32_ps(x)
-}
 
 multiplier!(
     /// Codes of any size.
