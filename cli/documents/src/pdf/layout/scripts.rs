@@ -134,10 +134,7 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 out.push_str(text);
                 continue;
             }
-            Script::Raised if is_after_index => {
-                out.push('^');
-                push_bracketed(text, out);
-            }
+            Script::Raised if is_after_index => push_exponent(text, out),
             Script::Raised if is_cents(part, out.trim_end(), after) => {
                 out.truncate(out.trim_end().len());
                 let cents = prices::cents(out, text);
@@ -301,12 +298,11 @@ fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
             Some(c) => is_after_text(c, &word, "", is_last),
             None => true,
         };
-        if !is_note {
-            out.truncate(base.len());
-            out.push('^');
-            return push_bracketed(text, out);
+        if is_note {
+            return push_note(text, out);
         }
-        return out.extend(["[", text, "]"]);
+        out.truncate(base.len());
+        return push_exponent(text, out);
     }
     let before = out.chars().next_back();
     let word = trailing(out, char::is_alphabetic);
@@ -315,9 +311,7 @@ fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
     let is_whole = text.len() > 1 || !number.contains(['.', ',']);
     match before {
         None if is_list => {
-            out.push('[');
-            out.push_str(text);
-            out.push(']');
+            push_note(text, out);
             if !is_last {
                 out.push(' ');
             }
@@ -332,15 +326,8 @@ fn raised(text: &str, out: &mut String, is_apart: bool, is_last: bool) {
         {
             out.push_str(text)
         }
-        Some(c) if is_list && is_after_text(c, &word, &number, is_last) => {
-            out.push('[');
-            out.push_str(text);
-            out.push(']');
-        }
-        _ => {
-            out.push('^');
-            push_bracketed(text, out);
-        }
+        Some(c) if is_list && is_after_text(c, &word, &number, is_last) => push_note(text, out),
+        _ => push_exponent(text, out),
     }
 }
 
@@ -366,6 +353,16 @@ fn is_after_text(before: char, word: &str, number: &str, is_last: bool) -> bool 
 fn is_power_of_ten(text: &str) -> bool {
     let before = text.strip_suffix("10").unwrap_or_default().trim_end();
     before.ends_with(['×', '·', '⋅', '*']) || matches!(&*trailing(before, char::is_alphabetic), "x" | "X")
+}
+
+/// Writes the mark of a note.
+fn push_note(text: &str, out: &mut String) {
+    out.extend(["[", text, "]"]);
+}
+
+fn push_exponent(text: &str, out: &mut String) {
+    out.push('^');
+    push_bracketed(text, out);
 }
 
 /// Writes a part, in brackets if it has parts itself.

@@ -257,8 +257,8 @@ fn continued(row: &Row, line: &Row, above: &Written, columns: &[Column], pitch: 
         if !is_near || !is_in_place || !is_text(&cell.text) || !is_text(&above.cells[at].1) {
             return None;
         }
-        // A label without values may be a row, or text below the table; unless it is nearer than rows are and as near as lines
-        // of a cell, or goes on with a small letter.
+        // A label without values may be a row, or text below the table. It is neither if it goes on with a small letter, or is
+        // nearer than rows are and as near as lines of a cell.
         let may_be_row = distance > NEARER * pitch
             || distance > PITCH_OF_NAMES * row.size && distance > MUCH_NEARER * pitch;
         if column == 0 && may_be_row && !cell.text.starts_with(char::is_lowercase) {

@@ -23,7 +23,7 @@ pub(crate) struct Outside {
     openers: [Option<bool>; OPENERS.len()],
     hides_overflow: Option<bool>,
     /// Whether one rule makes the box flat and hides its overflow. Of two rules, one may be for other elements as well.
-    is_flat_by_rule: Option<bool>,
+    is_flat_by_rule: bool,
 }
 
 impl Outside {
@@ -81,17 +81,17 @@ impl Outside {
 
     /// Ends the declarations of one rule, with all that it says.
     pub(crate) fn end_rule(&mut self, together: &Outside) {
-        self.is_flat_by_rule = together.is_cut().then_some(true);
+        self.is_flat_by_rule = together.is_cut();
     }
 
     /// Tables and their cells grow with their text, whatever their size.
     pub(crate) fn grows(&mut self) {
-        self.is_flat_by_rule = None;
+        self.is_flat_by_rule = false;
     }
 
     /// Whether the text is outside, if one of the ways says so or says the opposite.
     pub(crate) fn is_outside(&self) -> Option<bool> {
-        let is_in_flat_box = self.is_flat_by_rule == Some(true) && self.is_cut();
+        let is_in_flat_box = self.is_flat_by_rule && self.is_cut();
         [self.opacity, self.clip, self.clip_path, self.transform, self.filter, self.offset]
             .into_iter()
             .chain([is_in_flat_box.then_some(true)])
@@ -119,7 +119,7 @@ impl Outside {
             sizes: std::array::from_fn(|i| other.sizes[i].or(self.sizes[i])),
             openers: std::array::from_fn(|i| other.openers[i].or(self.openers[i])),
             hides_overflow: other.hides_overflow.or(self.hides_overflow),
-            is_flat_by_rule: other.is_flat_by_rule.or(self.is_flat_by_rule),
+            is_flat_by_rule: other.is_flat_by_rule || self.is_flat_by_rule,
         }
     }
 }
