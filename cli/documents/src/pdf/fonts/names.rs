@@ -15,6 +15,8 @@ use hayro_interpret::{
     PathDrawMode, SoftMask, interpret_page,
 };
 use kurbo::{Affine, BezPath, Rect};
+use read_fonts::tables::cmap::PlatformId;
+use read_fonts::{FontRef, TableProvider};
 
 use super::super::file::changes::{FIRST_OBJECT, MAX_OBJECTS, Objects};
 use super::tex_names;
@@ -163,7 +165,7 @@ fn names_of_symbols(font: &Dict<'_>) -> Option<BTreeMap<u8, String>> {
         let sign = match symbols::sign(family, u32::from(code)) {
             Some(sign) => u16::try_from(u32::from(sign)).ok()?,
             // A sign that is not known is no letter: as one of private use it is counted.
-            None if family.contains("dings") && family != "ZapfDingbats" => match code {
+            None if family.contains("dings") => match code {
                 b' ' => 0x20,
                 _ => 0xe000 + u16::from(code),
             },
@@ -177,19 +179,12 @@ fn names_of_symbols(font: &Dict<'_>) -> Option<BTreeMap<u8, String>> {
 /// Whether a TrueType program says that its codes are those of a symbol font: its table `cmap` has one for Windows symbols
 /// (3, 0). A part of a font may have codes of its own.
 fn has_symbol_codes(program: &Stream<'_>) -> bool {
-    let Ok(program) = program.decoded() else { return false };
-    let number = |at: usize| Some(u16::from_be_bytes(*program.get(at..)?.first_chunk()?));
-    let has_table = || {
-        let tables = usize::from(number(4)?);
-        let entry = (0..tables)
-            .map(|i| 12 + 16 * i)
-            .find(|at| program.get(*at..).is_some_and(|entry| entry.starts_with(b"cmap")))?;
-        let start = u32::from_be_bytes(*program.get(entry + 8..)?.first_chunk()?) as usize;
-        let records = usize::from(number(start.checked_add(2)?)?);
-        let record = |i: usize| Some((number(start + 4 + 8 * i)?, number(start + 6 + 8 * i)?));
-        (0..records).find(|i| record(*i) == Some((3, 0)))
-    };
-    has_table().is_some()
+    let program = program.decoded().ok();
+    let cmap = program.as_ref().and_then(|program| FontRef::new(program).ok()?.cmap().ok());
+    cmap.is_some_and(|cmap| {
+        let mut codes = cmap.encoding_records().iter();
+        codes.any(|codes| codes.platform_id() == PlatformId::Windows && codes.encoding_id() == 0)
+    })
 }
 
 fn names_of_differences(differences: &Array<'_>) -> BTreeMap<u8, String> {
