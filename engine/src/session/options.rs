@@ -55,8 +55,9 @@ pub struct SessionOptions {
     /// How the first text is read.
     pub prefill: Prefill,
     /// Whether attention may multiply old rows in integers of 8 bits where a text is read. Faster for long texts with VNNI,
-    /// and a little less exact. On the CPU only, if it has VNNI or ARM's dot products, where no time was measured. Not in layers with ALiBi or a soft cap, nor in those that
-    /// are read in groups; with a window only while a first text is read layer by layer.
+    /// and a little less exact. On the CPU only, if it has VNNI or ARM's dot products, where no time was measured. Not in layers
+    /// with ALiBi or a soft cap, nor in those that are read in groups; with a window only while a first text is read layer by
+    /// layer.
     pub int8: bool,
     /// Tokens computed at once while a text is read.
     pub chunk: usize,
