@@ -119,7 +119,7 @@ pub struct Attention<'a> {
     /// What stands for old rows in sparse [`prefill`](crate::prefill), which alone looks at it. Not for layers with ALiBi or
     /// a sliding window.
     pub groups: Option<Groups<'a>>,
-    /// Whether [`prefill`](crate::prefill) may multiply old rows in integers of 8 bits, where the processor is fast at that.
+    /// Whether [`prefill`](crate::prefill) may multiply old rows in integers of few bits, where the processor is fast at that.
     pub int8: bool,
 }
 

@@ -118,14 +118,14 @@ impl ByteKernel for MultiplyAdd {
         // SAFETY: registers only.
         unsafe {
             let mut sums = [S::zeros(); CHAINS];
-            let (a, b) = (std::hint::black_box(S::zeros()), std::hint::black_box(S::zeros()));
+            let (a, b) = (std::hint::black_box([S::zeros(); 2]), std::hint::black_box([S::zeros(); 2]));
             for _ in Loop(0, self.0) {
                 for sum in sums.iter_mut() {
-                    *sum = S::multiply_bytes(a, b, *sum);
+                    *sum = S::multiply_two(a, b, *sum);
                 }
             }
             std::hint::black_box(sums);
-            2 * CHAINS * 4 * S::LANES * self.0
+            2 * CHAINS * 8 * S::LANES * self.0
         }
     }
 }

@@ -30,9 +30,9 @@ pub struct ModelArgs {
     /// Use weights as they are in the file: needs less memory, but is slower
     #[arg(long)]
     no_repack: bool,
-    /// Attend to long texts in f32, not in integers of 8 bits, which processors with VNNI or ARM's dot products do. A little
-    /// more exact, and slower with VNNI; not measured on ARM. Without effect on other processors, on GPUs, and on saved
-    /// conversations, which go on as they began
+    /// Attend to long texts in f32, not in integers, as processors with VNNI, AVX2 or ARM's dot products do. A little more
+    /// exact, and slower; not measured on ARM. Without effect on other processors, on GPUs, and on saved conversations, which
+    /// go on as they began
     #[arg(long)]
     no_int8: bool,
     #[command(flatten)]

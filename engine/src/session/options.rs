@@ -54,10 +54,10 @@ pub struct SessionOptions {
     pub types: (Type, Type),
     /// How the first text is read.
     pub prefill: Prefill,
-    /// Whether attention may multiply old rows in integers of 8 bits where a text is read. Faster for long texts with VNNI,
-    /// and a little less exact. On the CPU only, if it has VNNI or ARM's dot products, where no time was measured. Not in layers
-    /// with ALiBi or a soft cap, nor in those that are read in groups; with a window only while a first text is read layer by
-    /// layer.
+    /// Whether attention may multiply old rows in integers where a text is read: of 8 bits, or of 7 and 11 bits with AVX2 and no
+    /// VNNI. Faster for long texts, and a little less exact. On the CPU only, if it has VNNI, AVX2, or ARM's dot products, where no
+    /// time was measured. Not in layers with ALiBi or a soft cap, nor in those that are read in groups; with a window only while a first
+    /// text is read layer by layer.
     pub int8: bool,
     /// Tokens computed at once while a text is read.
     pub chunk: usize,

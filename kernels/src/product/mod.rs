@@ -231,12 +231,21 @@ impl Unit {
         Unit::available()[0]
     }
 
+    /// Whether it multiplies and adds four bytes in one instruction: VNNI.
+    pub fn has_vnni(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Unit::Avx512Vnni | Unit::AvxVnni => true,
+            _ => false,
+        }
+    }
+
     fn is_present(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
             Unit::Avx512Vnni => Isa::Avx512.has_bytes(),
             #[cfg(target_arch = "x86_64")]
-            Unit::AvxVnni => Isa::Avx2.has_bytes(),
+            Unit::AvxVnni => Isa::AvxVnni.present(),
             #[cfg(target_arch = "x86_64")]
             Unit::Avx2 => Isa::Avx2.present(),
             #[cfg(target_arch = "aarch64")]

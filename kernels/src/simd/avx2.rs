@@ -1,4 +1,4 @@
-//! AVX2 with FMA and F16C: 8 lanes, 16 registers.
+//! AVX2 with FMA and F16C: 8 lanes, 16 registers. AVX-VNNI multiplies bytes faster.
 
 use std::arch::x86_64::*;
 
@@ -8,8 +8,11 @@ use super::{
 };
 use crate::quant::IQ4_VALUES;
 
+/// AVX2, with AVX-VNNI or without.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2;
+pub(crate) struct Avx2With<const VNNI: bool>;
+
+pub(crate) type Avx2 = Avx2With<false>;
 
 /// # Safety
 /// The processor has these features, and the kernel's own requirements are met.
@@ -28,11 +31,19 @@ pub(super) unsafe fn enter_with_integers<K: IntegerKernel>(kernel: K) {
 }
 
 /// # Safety
-/// As for [`enter`], and the processor has VNNI.
-#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+/// As for [`enter`].
+#[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn enter_with_bytes<K: ByteKernel>(kernel: K) -> K::Out {
     // SAFETY: the caller's promise.
     unsafe { kernel.run::<Avx2>() }
+}
+
+/// # Safety
+/// As for [`enter`], and the processor has AVX-VNNI.
+#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+pub(super) unsafe fn enter_with_vnni<K: ByteKernel>(kernel: K) -> K::Out {
+    // SAFETY: the caller's promise.
+    unsafe { kernel.run::<Avx2With<true>>() }
 }
 
 /// `IQ4_VALUES` of the low nibbles of 8 bytes.
@@ -45,7 +56,7 @@ fn look_up(codes: __m128i) -> __m256 {
     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(values))
 }
 
-impl Simd for Avx2 {
+impl<const VNNI: bool> Simd for Avx2With<VNNI> {
     type V = __m256;
     type Bytes = __m256i;
     const LANES: usize = 8;
@@ -118,7 +129,7 @@ impl Simd for Avx2 {
     }
 }
 
-impl WordSimd for Avx2 {
+impl<const VNNI: bool> WordSimd for Avx2With<VNNI> {
     type Integers = __m256i;
 
     ops! {
@@ -155,11 +166,41 @@ impl IntegerSimd for Avx2 {
     }
 }
 
-impl ByteSimd for Avx2 {
+/// The sums of both products of the pairs of 16 bits, plus c.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn add_pairs(pairs: __m256i, c: __m256i) -> __m256i {
+    _mm256_add_epi32(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)), c)
+}
+
+/// Without AVX-VNNI pairs of products become 16 bits wide in between. With bytes of 7 bits four products fit: 4 * 127 * 63.
+/// Products of 16 bits take four multiplications for three. Sums of 2,048 products of 11 bits fit 32 bits.
+impl<const VNNI: bool> ByteSimd for Avx2With<VNNI> {
+    const BITS: u32 = if VNNI { 8 } else { 7 };
+    const KEY_BITS: u32 = if VNNI { 8 } else { 11 };
+    const IN_TWOS: bool = !VNNI;
     const SIGNED: bool = false;
 
     ops! {
-        multiply_bytes(a: __m256i, b: __m256i, c: __m256i) -> __m256i = _mm256_dpbusd_avx_epi32(c, a, b);
+        multiply_bytes(a: __m256i, b: __m256i, c: __m256i) -> __m256i =
+            if VNNI { _mm256_dpbusd_avx_epi32(c, a, b) } else { add_pairs(_mm256_maddubs_epi16(a, b), c) };
+        multiply_two(a: [__m256i; 2], b: [__m256i; 2], c: __m256i) -> __m256i =
+            if VNNI {
+                Self::multiply_bytes(a[1], b[1], Self::multiply_bytes(a[0], b[0], c))
+            } else {
+                let (first, second) = (_mm256_maddubs_epi16(a[0], b[0]), _mm256_maddubs_epi16(a[1], b[1]));
+                add_pairs(_mm256_add_epi16(first, second), c)
+            };
+        multiply_keys(a: __m256i, b: __m256i, c: __m256i) -> __m256i =
+            if VNNI { Self::multiply_bytes(a, b, c) } else { Avx2::multiply_pairs(a, b, c) };
+        pack_queries(v: [__m256i; 4]) -> __m256i =
+            if VNNI {
+                Self::pack_signed(v)
+            } else {
+                _mm256_blend_epi16::<0xaa>(v[0], _mm256_slli_epi32::<16>(v[1]))
+            };
+        store_keys(p: *mut u8, v: __m256) -> () =
+            if VNNI { Self::store_low_bytes(p, Self::nearest(v)) } else { Avx2::store_i16(p.cast(), v) };
         nearest(v: __m256) -> __m256i = _mm256_cvtps_epi32(v);
         subtract(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi32(a, b);
         store_integers(p: *mut u8, v: __m256i) -> () = _mm256_storeu_si256(p.cast(), v);

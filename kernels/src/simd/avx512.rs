@@ -157,6 +157,9 @@ impl IntegerSimd for Avx512 {
 }
 
 impl ByteSimd for Avx512 {
+    const BITS: u32 = 8;
+    const KEY_BITS: u32 = 8;
+    const IN_TWOS: bool = false;
     const SIGNED: bool = false;
 
     ops! {

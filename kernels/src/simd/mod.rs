@@ -37,6 +37,9 @@ pub enum Isa {
     /// AVX-512 F, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// AVX2 with FMA and F16C, and AVX-VNNI.
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
     /// AVX2 with FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -51,12 +54,9 @@ impl Isa {
     /// The best instruction set of this processor.
     pub fn best() -> Isa {
         #[cfg(target_arch = "x86_64")]
-        {
-            if Isa::Avx512.present() {
-                return Isa::Avx512;
-            }
-            if Isa::Avx2.present() {
-                return Isa::Avx2;
+        for isa in [Isa::Avx512, Isa::AvxVnni, Isa::Avx2] {
+            if isa.present() {
+                return isa;
             }
         }
         #[cfg(target_arch = "aarch64")]
@@ -71,6 +71,8 @@ impl Isa {
         let all = [
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2,
             #[cfg(target_arch = "aarch64")]
@@ -92,6 +94,8 @@ impl Isa {
                     && Isa::Avx2.present()
             }
             #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni => Isa::Avx2.present() && is_x86_feature_detected!("avxvnni"),
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => {
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("fma")
@@ -109,7 +113,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => avx512::Avx512::ACCUMULATORS,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => avx2::Avx2::ACCUMULATORS,
+            Isa::AvxVnni | Isa::Avx2 => avx2::Avx2::ACCUMULATORS,
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => neon::Neon::ACCUMULATORS,
             Isa::Scalar => scalar::Scalar::ACCUMULATORS,
@@ -120,7 +124,7 @@ impl Isa {
     pub(crate) fn has_integers(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 | Isa::Avx2 => true,
+            Isa::Avx512 | Isa::AvxVnni | Isa::Avx2 => true,
             _ => false,
         }
     }
@@ -141,22 +145,31 @@ impl Isa {
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => avx512::enter_with_integers(kernel),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::enter_with_integers(kernel),
+                Isa::AvxVnni | Isa::Avx2 => avx2::enter_with_integers(kernel),
                 _ => unreachable!("the caller asks has_integers first"),
             }
         }
     }
 
-    /// Whether it has products of bytes on this processor: AVX-512 VNNI, AVX-VNNI, or ARM's dot products.
+    /// Whether this processor has fast products of bytes there: with AVX-512 VNNI, AVX-VNNI, AVX2, or ARM's dot products.
     pub fn has_bytes(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => self.present() && is_x86_feature_detected!("avx512vnni"),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => self.present() && is_x86_feature_detected!("avxvnni"),
+            Isa::AvxVnni | Isa::Avx2 => self.present(),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => self.present() && is_aarch64_feature_detected!("dotprod"),
             Isa::Scalar => false,
+        }
+    }
+
+    /// Bytes of a rounded element of queries and keys, where it has products of bytes.
+    pub(crate) fn key_bytes(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => key_bytes::<avx2::Avx2>(),
+            _ => 1,
         }
     }
 
@@ -175,6 +188,8 @@ impl Isa {
             match self {
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => avx512::enter_with_bytes(kernel),
+                #[cfg(target_arch = "x86_64")]
+                Isa::AvxVnni => avx2::enter_with_vnni(kernel),
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 => avx2::enter_with_bytes(kernel),
                 #[cfg(target_arch = "aarch64")]
@@ -196,7 +211,7 @@ impl Isa {
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => avx512::enter(kernel),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::enter(kernel),
+                Isa::AvxVnni | Isa::Avx2 => avx2::enter(kernel),
                 #[cfg(target_arch = "aarch64")]
                 Isa::Neon => neon::enter(kernel),
                 Isa::Scalar => scalar::enter(kernel),
@@ -363,15 +378,49 @@ pub(crate) trait IntegerSimd: WordSimd {
     unsafe fn interleave(v: Self::Bytes) -> [Self::Bytes; 2];
 }
 
-/// Products of bytes, for the instruction sets that multiply four of them for each lane in one instruction
+/// Products of bytes, for the instruction sets that multiply four of them for each lane in one instruction, and for AVX2
 /// ([`Isa::has_bytes`]). All functions are unsafe as those of [`Simd`] are.
 pub(crate) trait ByteSimd: WordSimd {
+    /// Bits of the bytes: 8, or 7 where sums of four products must fit 16 bits.
+    const BITS: u32;
+    /// Bits of queries and keys in attention: as many, or up to 16 where products of such integers are as fast.
+    const KEY_BITS: u32;
+    /// Whether [`multiply_two`](Self::multiply_two) is faster than twice [`multiply_bytes`](Self::multiply_bytes).
+    const IN_TWOS: bool;
     /// Whether the first bytes of [`multiply_bytes`](Self::multiply_bytes) are signed, too. What is unsigned elsewhere then has 128
     /// taken off.
     const SIGNED: bool;
 
     /// The sum of the products of four bytes of a, unsigned unless [`SIGNED`](Self::SIGNED), and four signed bytes of b, plus c.
     unsafe fn multiply_bytes(a: Self::Integers, b: Self::Integers, c: Self::Integers) -> Self::Integers;
+    /// The sum of the products of both, plus c.
+    #[inline(always)]
+    unsafe fn multiply_two(
+        a: [Self::Integers; 2],
+        b: [Self::Integers; 2],
+        c: Self::Integers,
+    ) -> Self::Integers {
+        // SAFETY: the caller's promise.
+        unsafe { Self::multiply_bytes(a[1], b[1], Self::multiply_bytes(a[0], b[0], c)) }
+    }
+    /// The sum of the products of words of keys, and words of queries, plus c.
+    #[inline(always)]
+    unsafe fn multiply_keys(a: Self::Integers, b: Self::Integers, c: Self::Integers) -> Self::Integers {
+        // SAFETY: the caller's promise.
+        unsafe { Self::multiply_bytes(a, b, c) }
+    }
+    /// Word i has the lanes i of the arguments: all four, or the first two where keys have more than 8 bits.
+    #[inline(always)]
+    unsafe fn pack_queries(v: [Self::Integers; 4]) -> Self::Integers {
+        // SAFETY: the caller's promise.
+        unsafe { Self::pack_signed(v) }
+    }
+    /// Writes the nearest integers, side by side.
+    #[inline(always)]
+    unsafe fn store_keys(p: *mut u8, v: Self::V) {
+        // SAFETY: the caller's promise.
+        unsafe { Self::store_low_bytes(p, Self::nearest(v)) }
+    }
     /// The nearest integers.
     unsafe fn nearest(v: Self::V) -> Self::Integers;
     unsafe fn subtract(a: Self::Integers, b: Self::Integers) -> Self::Integers;
@@ -382,6 +431,11 @@ pub(crate) trait ByteSimd: WordSimd {
     unsafe fn pack_signed(v: [Self::Integers; 4]) -> Self::Integers;
     /// Byte i of each lane is the lane of number i of the arguments, which are unsigned bytes: less 128 where all are signed.
     unsafe fn pack_unsigned(v: [Self::Integers; 4]) -> Self::Integers;
+}
+
+/// Bytes of a rounded element of queries and keys.
+pub(crate) const fn key_bytes<S: ByteSimd>() -> usize {
+    S::KEY_BITS.div_ceil(8) as usize
 }
 
 /// The bytes of [`Simd`], for the instruction sets that have AVX2.

@@ -230,6 +230,9 @@ impl WordSimd for Neon {
 }
 
 impl ByteSimd for Neon {
+    const BITS: u32 = 8;
+    const KEY_BITS: u32 = 8;
+    const IN_TWOS: bool = false;
     const SIGNED: bool = true;
 
     ops! {

@@ -42,8 +42,8 @@ pub enum Budget {
 pub enum Reading {
     /// Every head sees the whole text, in f32
     Exact,
-    /// The same as other commands do it where the processor has VNNI or ARM's dot products: attention multiplies old rows in
-    /// integers of 8 bits
+    /// The same as other commands do it where the processor has VNNI, AVX2 or ARM's dot products: attention multiplies old rows
+    /// in integers of 8 bits, or of 7 and 11 bits with AVX2 alone
     Int8,
     /// As exact, but old rows are read in groups of 16, and one by one only where a token looks there
     Sparse,

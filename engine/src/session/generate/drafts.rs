@@ -9,6 +9,8 @@
 //! such places have been. It depends on the kind of processor, too. It does not depend on time: the same answer is computed in the
 //! same pieces again.
 
+use kernels::product::Unit;
+
 /// Tokens that a place has in common at least.
 const KEY: usize = 3;
 /// Places that are compared.
@@ -51,7 +53,7 @@ impl Cost {
 
     fn of_this_processor() -> Cost {
         // Measured with VNNI only; ARM's dot products were not.
-        if cfg!(target_arch = "x86_64") && kernels::prefill::has_int8() { Cost::VNNI } else { Cost::OTHER }
+        if Unit::best().has_vnni() { Cost::VNNI } else { Cost::OTHER }
     }
 
     /// The length of a draft, of each token of which this share is right, that gives the most tokens in the time; 0 where
