@@ -1,4 +1,4 @@
-//! What a full cache in f16 does with a text, and how other caches differ from it.
+//! What a full cache in f16 does with a text that it reads in f32, and how other caches differ from it.
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ impl FullCache {
         format: &ChatFormat,
         exercise: &Exercise,
     ) -> Result<FullCache, EngineError> {
-        let options = || SessionOptions { context: exercise.context(), ..SessionOptions::default() };
+        let options =
+            || SessionOptions { context: exercise.context(), int8: false, ..SessionOptions::default() };
         let session = || lab.interrupt.new_session(engine, options());
         Ok(match &exercise.content {
             Content::Question(_) | Content::Retention(_) => FullCache::None,
