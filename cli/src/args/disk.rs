@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use longhand::files::folders;
 use longhand::saved::DocumentCache;
-use terminal::format;
-use terminal::values;
+use terminal::console::Console;
+use terminal::{format, values};
 
 /// The default of the flag, in bytes: 8 GiB.
 const DEFAULT: usize = 8 << 30;
@@ -40,6 +40,17 @@ impl DiskArgs {
     pub fn documents(&self) -> Option<DocumentCache> {
         let folder = folders::cache().filter(|_| self.disk_cache > 0)?;
         Some(DocumentCache::new(&documents_in(&folder), self.limit()))
+    }
+
+    /// As [`documents`](Self::documents), with a note where no folder is known.
+    pub fn documents_or_note(&self, console: &Console) -> Option<DocumentCache> {
+        if self.disk_cache > 0 && folders::cache().is_none() {
+            console.note(
+                "note: what is read is not kept, and is read again the next time: there is no folder for it. Set the \
+                 environment variable HOME or XDG_CACHE_HOME",
+            );
+        }
+        self.documents()
     }
 }
 

@@ -15,7 +15,7 @@ const KEY: &str = "What is the pass key?";
 /// A policy that reads a text twice and keeps little of it. Writing that takes far less than a tenth of the reading time, on any
 /// machine, so that the document is kept.
 const SAVED: [&str; 8] =
-    ["--policy", "kvzip:heads=off", "--kv-budget", "10%", "-ctk", "q4_0", "-ctv", "q4_0"];
+    ["--policy", "kvzip:heads=off", "--kv-budget", "20%", "-ctk", "q4_0", "-ctv", "q4_0"];
 
 /// A user with folders of its own below one that is empty at first.
 struct User(PathBuf);
@@ -305,6 +305,9 @@ fn a_home_that_is_no_folder_is_a_note() {
     assert!(chat.ok().contains(NUMBER_IS));
     let private = unset(&["chat", "-t", "1", "--private", "-f", &document]);
     assert!(!private.stderr.contains("not kept"), "{}", private.stderr);
+    let ask = unset(&[&["ask", "-t", "1", "-f", &document], &SAVED[..], &[NUMBER]].concat());
+    assert!(ask.stderr.contains("note: what is read is not kept"), "{}", ask.stderr);
+    assert_eq!(ask.ok(), format!("{NUMBER_IS}\n"));
     unset(&["sessions", "list"]).assert_failed(1, "there is no folder for kept conversations");
     assert!(unset(&["config"]).ok().starts_with("config file: none\n"));
 }

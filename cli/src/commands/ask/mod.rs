@@ -296,7 +296,10 @@ impl Asking<'_> {
             hides_thinking: self.args.answer.hides_thinking(),
             together: self.args.query_aware,
             reads_long: self.args.answer.yes,
-            cache: self.args.disk.documents(),
+            cache: match self.args.files.is_empty() {
+                true => self.args.disk.documents(),
+                false => self.args.disk.documents_or_note(&self.app.console),
+            },
             prints_sources: self.args.sources.are_on() && !self.args.json,
             finds_sources: self.args.finds_sources(),
             compares: self.args.json,

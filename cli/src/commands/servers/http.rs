@@ -121,7 +121,7 @@ fn serve(
     let documents = Documents::read(&args.files, &args.documents.options()?)?;
     let preamble = documents.preamble(app, chat_format, None)?;
     let prompt = if args.files.is_empty() { 0 } else { preamble.min_tokens() };
-    let cache = args.disk.documents().filter(|cache| match cache.check_writable() {
+    let cache = args.disk.documents_or_note(&app.console).filter(|cache| match cache.check_writable() {
         Ok(()) => true,
         Err(error) => {
             app.console.note(&format!("note: nothing is kept on the disk: {error}"));
