@@ -12,6 +12,7 @@ pub mod talking;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use kernels::graph;
 use longhand::{DeviceKind, DeviceOptions, EngineOptions};
 
 /// The path of a file or folder of this crate. On a machine without the sources, `LONGHAND_TEST_DATA` names
@@ -95,6 +96,13 @@ pub fn is_gpu() -> bool {
         [DeviceKind::Vulkan(_), ..] => !*HAS_LAVAPIPE,
         _ => false,
     }
+}
+
+/// Whether quantised weights are multiplied with one token in the same way as with several. With AVX2 and no VNNI, ggml multiplies
+/// with one, and our kernels with several. They add up in another order, so that an activation may be rounded to another number,
+/// and answers part where two tokens are about as likely.
+pub fn rounds_alike() -> bool {
+    graph::multiplies_columns(1) || !graph::multiplies_columns(16)
 }
 
 /// Added to the tolerance of logits: 0 on the CPU, 0.01 on a device, where attention of many queries

@@ -10,7 +10,7 @@ use longhand::saved::SavedChat;
 use longhand::testing::kv::PolicyChoice;
 use longhand::{Chat, ChatOptions, DeviceKind, Engine, EngineError, ModelSource, Session, SessionOptions};
 use tests::fixtures::{bounded_policies, embedded_model, options, with_policy};
-use tests::{devices, talking};
+use tests::{devices, rounds_alike, talking};
 
 const QUESTION: &str = "Mary's favorite number is 34251. The boat is old. What is Mary's favorite number?";
 
@@ -150,7 +150,7 @@ fn a_saved_answer_can_be_continued() {
         let (mut have, mut want) = (state(&resumed, &answer), state(&whole, &expected));
         let rounds =
             |device: &DeviceKind| device.has_own_operations() || matches!(device, DeviceKind::Vulkan(_));
-        if devices().iter().any(rounds) {
+        if devices().iter().any(rounds) || !rounds_alike() {
             // The restored session drafts, because that is not saved. Drafts round in another way there.
             (have.3, want.3) = (0, 0);
         }

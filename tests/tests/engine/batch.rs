@@ -16,7 +16,7 @@ use tests::fixtures::{
     bounded_policies, embedded_model, family_cases, family_model, family_model_with, golden_cases,
     golden_model, options, plan_options, random_tokens, session, sync, tiny_model, with_policy,
 };
-use tests::{device_tolerance, devices, engine_options, host_devices, is_gpu};
+use tests::{device_tolerance, devices, engine_options, host_devices, is_gpu, rounds_alike};
 
 /// Tokens of each answer.
 const LIMIT: usize = 12;
@@ -101,8 +101,8 @@ fn compare(name: &str, engine: &Arc<Engine>, of_sessions: &[SessionOptions], tol
     }
     for (number, (answer, wanted)) in answers.into_iter().zip(wanted).enumerate() {
         let (answer, logprobs) = answer.unwrap_or_else(|error| panic!("{name}, {number}: {error}"));
-        let same = same_tokens(&format!("{name}, {number}"), &answer.tokens, &wanted.0.tokens);
-        // On a GPU, where they part there were two tokens that were about as likely.
+        let same = same_tokens(name, number, &answer.tokens, &wanted.0.tokens);
+        // Where they part there were two tokens that were about as likely.
         for (have, want) in logprobs.iter().zip(&wanted.1).take(same + 1) {
             assert!((have - want).abs() <= tolerance, "{name}, {number}: {logprobs:?}, {:?}", wanted.1);
         }
@@ -117,10 +117,15 @@ fn compare(name: &str, engine: &Arc<Engine>, of_sessions: &[SessionOptions], tol
     }
 }
 
-/// How many tokens two answers begin with in common: all of them, except on a GPU.
-fn same_tokens(what: &str, have: &[u32], want: &[u32]) -> usize {
-    if !is_gpu() {
-        assert_eq!(have, want, "{what}");
+/// Whether a token beside others is rounded as it is alone, by this model.
+fn is_exact(name: &str) -> bool {
+    !is_gpu() && (rounds_alike() || name.contains("f32") || name.contains("f16"))
+}
+
+/// How many tokens two answers of a session begin with in common: all of them, where rounding is the same.
+fn same_tokens(name: &str, session: usize, have: &[u32], want: &[u32]) -> usize {
+    if is_exact(name) {
+        assert_eq!(have, want, "{name}, {session}");
     }
     have.iter().zip(want).take_while(|(have, want)| have == want).count()
 }
@@ -131,7 +136,11 @@ fn without_drafts(options: SessionOptions) -> SessionOptions {
 
 /// Log-probabilities differ by rounding only, most where numbers are rounded to few bits.
 fn tolerance(name: &str) -> f32 {
-    if name.contains("f32") { 2e-5 + 10.0 * device_tolerance() } else { 2e-2 + device_tolerance() }
+    match name.contains("f32") {
+        true => 2e-5 + 10.0 * device_tolerance(),
+        false if is_exact(name) => 2e-2 + device_tolerance(),
+        false => 0.1 + device_tolerance(),
+    }
 }
 
 #[test]
@@ -206,7 +215,7 @@ fn passes_have_a_bound() {
     assert!((fewest..2 * LIMIT).contains(&passes), "{passes}");
     for (session, answers) in alone.iter_mut().zip(answers) {
         let wanted = answer(session, &tokenizer, &|| ()).expect("an answer");
-        let same = same_tokens("one of 40", &answers.expect("an answer").0.tokens, &wanted.0.tokens);
+        let same = same_tokens("one of 40, f32", 0, &answers.expect("an answer").0.tokens, &wanted.0.tokens);
         assert!(same > 0, "they begin with the same token");
     }
 }
