@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::office::encrypted;
 use crate::plain::decode;
+use crate::web::tnef;
 use crate::{Kind, Problem};
 
 /// Beginnings of files that are not text, with what they are. The first number is where they stand.
@@ -36,6 +37,7 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\0asm", "an executable (WebAssembly)"),
     (0, b"GGUF", "a model (GGUF)"),
     (0, b"SQLite format 3\0", "a database (SQLite)"),
+    (0, tnef::SIGNATURE, "attachments that Outlook packed (winmail.dat)"),
     (0, encrypted::CONTAINER, OLD_OFFICE),
 ];
 
@@ -151,6 +153,7 @@ mod tests {
             (b"\x7fELF\x02\x01\x01\0\0\0", "executable"),
             (b"\x1f\x8b\x08\0\0\0\0\0", "archive (gzip)"),
             (&tar, "archive (tar)"),
+            (b"\x78\x9f\x3e\x22\x01\0\x01", "winmail.dat"),
             (b"\x01\x02\x03\x04\0\0\0\0", "binary data"),
         ] {
             let error = detect("notes.txt", bytes).expect_err("binary").to_string();

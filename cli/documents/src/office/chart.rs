@@ -13,6 +13,7 @@ const MAX_SERIES: usize = 200;
 /// What a chart shows.
 #[derive(Debug, Default)]
 pub(super) struct Chart {
+    /// Its title, and those of its axes.
     title: String,
     series: Vec<Series>,
 }
@@ -46,6 +47,8 @@ struct Reader {
     in_value: bool,
     in_code: bool,
     in_title: bool,
+    begins_title: bool,
+    begins_line: bool,
     in_text: bool,
     in_series: bool,
 }
@@ -118,7 +121,9 @@ impl Reader {
                 self.chart.series.push(Series::default());
                 self.in_series = true;
             }
-            "title" => self.in_title = true,
+            // Axes have titles of their own.
+            "title" => (self.in_title, self.begins_title) = (true, true),
+            "p" => self.begins_line = true,
             "t" => self.in_text = self.in_title && !self.in_series,
             "tx" if self.in_series => self.field = Field::Name,
             "cat" | "xVal" => self.field = Field::Label,
@@ -144,7 +149,13 @@ impl Reader {
 
     fn text(&mut self, text: &str) {
         if self.in_text && self.chart.title.len() < 1000 {
-            self.chart.title.push_str(text);
+            let gap = match (std::mem::take(&mut self.begins_title), std::mem::take(&mut self.begins_line)) {
+                _ if self.chart.title.is_empty() => "",
+                (true, _) => "; ",
+                (false, true) => " ",
+                (false, false) => "",
+            };
+            self.chart.title.extend([gap, text]);
         }
         let Some(series) = self.chart.series.last_mut().filter(|_| self.in_value || self.in_code) else {
             return;

@@ -15,7 +15,7 @@ use kurbo::{Affine, BezPath, Point, Rect};
 use super::actual_text::ActualText;
 use super::canvas::{Canvas, Seen};
 use super::file::contents;
-use super::fonts::type3::Widths;
+use super::fonts::type3::{self, Widths};
 use super::layout::tables::rules::Rules;
 use super::layout::{PlacedText, letters};
 use super::pictures::{Known, Pictures, Textless};
@@ -146,9 +146,9 @@ impl PageReader<'_> {
         }
     }
 
-    /// The text of a glyph. Blank glyphs without a character are nothing.
-    fn text(glyph: &Glyph<'_>) -> Option<BfString> {
-        let characters = glyph.as_unicode().map(letters::of_windows);
+    /// The text of a glyph with these characters. Blank glyphs without a character are nothing.
+    fn text(glyph: &Glyph<'_>, characters: Option<BfString>) -> Option<BfString> {
+        let characters = characters.map(letters::of_windows);
         match characters.filter(|characters| !letters::is_control(characters)) {
             Some(BfString::Char(c)) if letters::is_private(c) => {}
             Some(text) => return Some(text),
@@ -251,9 +251,12 @@ impl<'a> Device<'a> for PageReader<'_> {
         paint: &Paint<'a>,
         mode: &GlyphDrawMode,
     ) {
-        let advance = match glyph {
-            Glyph::Outline(glyph) => glyph.advance_width().map(f64::from),
-            Glyph::Type3(glyph) => self.widths.of(glyph, paint),
+        let (advance, characters) = match (glyph, glyph.as_unicode()) {
+            (Glyph::Outline(glyph), text) => (glyph.advance_width().map(f64::from), text),
+            (Glyph::Type3(glyph), text) => {
+                let (width, text) = text.map(type3::width_and_text).unzip();
+                (width.flatten().or_else(|| self.widths.of(glyph, paint)), text)
+            }
         };
         let place = transform * glyph_transform;
         let at = |x: f64, y: f64| place * Point::new(x, y);
@@ -263,7 +266,7 @@ impl<'a> Device<'a> for PageReader<'_> {
         else {
             return;
         };
-        let Some(characters) = PageReader::text(glyph) else { return };
+        let Some(characters) = PageReader::text(glyph, characters) else { return };
         text.text = characters;
         text.is_layer = is_invisible;
         let middle = at(advance.unwrap_or(UNITS_PER_EM / 2.0) / 2.0, UNITS_PER_EM / 3.0);

@@ -40,6 +40,9 @@ pub(crate) fn text(bytes: &[u8]) -> Result<Converted, Problem> {
 }
 
 fn decoded(bytes: &[u8]) -> Result<Converted, Problem> {
+    if let Some((name, is_big)) = utf32(bytes) {
+        return decode_utf32(&bytes[4..], name, is_big);
+    }
     let without_mark = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match (utf16(bytes), std::str::from_utf8(without_mark)) {
         (None, Ok(text)) => Ok(Converted { text: text.to_owned(), ..Converted::default() }),
@@ -69,18 +72,23 @@ pub(crate) fn file(name: &str, kind: Kind, bytes: &[u8]) -> Result<Converted, Pr
 /// Decodes bytes whose encoding is declared somewhere; `None` is for none, or one that does not exist.
 pub(crate) fn declared(bytes: &[u8], encoding: Option<&'static Encoding>) -> Result<Converted, Problem> {
     match encoding {
-        Some(encoding) if std::str::from_utf8(bytes).is_err() && utf16(bytes).is_none() => {
+        Some(encoding) if std::str::from_utf8(bytes).is_err() && !is_wide(bytes) => {
             decode(bytes, encoding, false)
         }
         _ => text(bytes),
     }
 }
 
+/// Whether bytes are text in UTF-16 or UTF-32.
+pub(crate) fn is_wide(bytes: &[u8]) -> bool {
+    utf16(bytes).is_some() || utf32(bytes).is_some()
+}
+
 /// Whether bytes are not text in any encoding.
 pub(crate) fn is_binary(bytes: &[u8]) -> bool {
     let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
     let sample = sample.strip_suffix(&[END_OF_FILE]).unwrap_or(sample);
-    if utf16(bytes).is_some() {
+    if is_wide(bytes) {
         return false;
     }
     let controls = sample.iter().filter(|byte| is_control(char::from(**byte))).count();
@@ -151,11 +159,36 @@ fn is_space(c: char) -> bool {
     c.is_ascii_control() && !is_control(c)
 }
 
+/// UTF-32 by its byte order mark: its name, and whether the first byte is the upper one.
+fn utf32(bytes: &[u8]) -> Option<(&'static str, bool)> {
+    match bytes {
+        [0xff, 0xfe, 0, 0, ..] => Some(("utf-32le", false)),
+        [0, 0, 0xfe, 0xff, ..] => Some(("utf-32be", true)),
+        _ => None,
+    }
+}
+
+fn decode_utf32(bytes: &[u8], name: &str, is_big: bool) -> Result<Converted, Problem> {
+    let (units, rest) = bytes.as_chunks::<4>();
+    let number = |unit: &[u8; 4]| if is_big { u32::from_be_bytes(*unit) } else { u32::from_le_bytes(*unit) };
+    let mut text: String = units
+        .iter()
+        .map(|unit| char::from_u32(number(unit)).unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect();
+    let places = text.matches(char::REPLACEMENT_CHARACTER).count();
+    let mut notes = vec![Note::Decoded { encoding: name.to_owned(), is_guess: false }];
+    if !rest.is_empty() {
+        text.push(char::REPLACEMENT_CHARACTER);
+        notes.push(Note::CutOff);
+    }
+    checked(text, notes, places)
+}
+
 /// UTF-16 by its byte order mark, or as a guess because most of its units are below 256 or of one other alphabet.
 /// Returns whether it is a guess.
 fn utf16(bytes: &[u8]) -> Option<(&'static Encoding, bool)> {
     match bytes {
-        [0xff, 0xfe, 0, 0, ..] => return None, // UTF-32
+        _ if utf32(bytes).is_some() => return None,
         [0xff, 0xfe, ..] => return Some((UTF_16LE, false)),
         [0xfe, 0xff, ..] => return Some((UTF_16BE, false)),
         _ => {}
@@ -260,6 +293,21 @@ mod tests {
         let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
         check(&[b"\xff\xfe", &little[..]].concat(), text, &["decoded as utf-16le"]);
         check(&[b"\xfe\xff", &big[..]].concat(), text, &["decoded as utf-16be"]);
+        let little: Vec<u8> = text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+        let big: Vec<u8> = text.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect();
+        for (mark, bytes, name) in
+            [(&b"\xff\xfe\0\0"[..], little, "utf-32le"), (b"\0\0\xfe\xff", big, "utf-32be")]
+        {
+            let bytes = [mark, &bytes].concat();
+            assert!(!is_binary(&bytes));
+            check(&bytes, text, &[&format!("decoded as {name}")]);
+            let cut = "the file begins or ends within a character: a part of it may be missing";
+            check(
+                &bytes[..bytes.len() - 1],
+                &text.replace('.', "\u{fffd}"),
+                &[&format!("decoded as {name}"), cut],
+            );
+        }
         let plain: Vec<u8> = "plain".encode_utf16().flat_map(u16::to_le_bytes).collect();
         check(&plain, "plain", &["decoded as utf-16le, which is a guess"]);
         for text in [russian, "Η παλιά βάρκα, 12 ευρώ.", "המחיר הוא 120 שקלים"] {
@@ -307,6 +355,8 @@ mod tests {
         let random: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 21) as u8).collect();
         assert!(is_binary(&random));
         assert!(is_binary(b"\0\0\0\0"));
+        // A mark does not make it a text.
+        assert!(text(&[b"\xff\xfe\0\0", &random[..]].concat()).is_err());
         let numbers = |first: u16| [first].into_iter().chain((0..400).map(|i| 0x402 + i * 7 % 252));
         let marks = [0x20].into_iter().chain(0x301..0x309);
         for numbers in [numbers(100).collect::<Vec<u16>>(), numbers(0x20).collect(), marks.collect()] {

@@ -11,6 +11,7 @@ use crate::counts::Counts;
 use crate::marks::{self, MARK};
 use crate::package::xml::{self, Element, Piece};
 use crate::package::{Archive, natural_order, percent_decode, resolve};
+use crate::plain::decode;
 use crate::selection::Chooser;
 use crate::writer::Writer;
 use crate::{Converted, Note, Options, Problem, Unit};
@@ -19,6 +20,8 @@ const CONTAINER: &str = "META-INF/container.xml";
 const ENCRYPTION: &str = "META-INF/encryption.xml";
 /// A heading has so many lines or fewer.
 const HEADING_LINES: usize = 4;
+/// What stands for a file is looked for in so many steps.
+const MAX_FALLBACKS: usize = 8;
 /// Files that hold chapters, by their extensions.
 const PAGES: &[&str] = &["html", "htm", "xhtml", "xht", "xml"];
 
@@ -34,7 +37,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let (mut text, mut counts) = (String::new(), Counts::default());
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Chapter);
     let mut sheets = HashMap::new();
-    for Chapter { entry: chapter, names } in chapters(&mut archive, &entries, &mut counts)? {
+    for Chapter { entry: chapter, names, content } in chapters(&mut archive, &entries, &mut counts)? {
         if !chooser.takes_next() {
             continue;
         }
@@ -42,6 +45,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             return Err(Problem::CopyProtected);
         }
         let page = match archive.bytes(&chapter) {
+            Ok(bytes) if content == Content::Text => decode::text(&bytes),
             Ok(bytes) => html::decode(&bytes),
             Err(problem @ (Problem::Unpacked { .. } | Problem::Encrypted)) => return Err(problem),
             Err(problem) => Err(problem),
@@ -56,14 +60,22 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             let text = sheets.entry(name.clone()).or_insert_with(|| archive.text(&name).ok());
             text.clone().map(|text| (name, text))
         };
-        let mut writer = Writer::default();
         let ids = names.iter().enumerate().filter(|(_, (id, _))| !id.is_empty());
         let mut missing = ids.map(|(number, (id, _))| (id.clone(), number)).collect();
-        html::write(&page.text, true, &mut missing, &mut writer, &mut counts, &mut linked);
-        counts.unfilled_rows += writer.unfilled_rows();
-        let places = writer.take_places();
+        let (file, places) = match content {
+            Content::Text => (page.text, Vec::new()),
+            Content::Page | Content::Drawing => {
+                let (mut writer, pictures) = (Writer::default(), counts.pictures);
+                html::write(&page.text, true, &mut missing, &mut writer, &mut counts, &mut linked);
+                counts.unfilled_rows += writer.unfilled_rows();
+                let (places, file) = (writer.take_places(), writer.finish());
+                let is_picture = content == Content::Drawing && file.is_empty();
+                counts.pictures += usize::from(is_picture && counts.pictures == pictures);
+                (file, places)
+            }
+        };
         let missing = missing.into_values().collect();
-        append_sections(&mut text, &writer.finish(), &names, &places, missing, &mut counts);
+        append_sections(&mut text, &file, &names, &places, missing, &mut counts);
         if text.len() as u64 > max_bytes {
             return Err(Problem::TooLong { limit: max_bytes });
         }
@@ -83,6 +95,17 @@ type Names = Vec<(String, String)>;
 struct Chapter {
     entry: String,
     names: Names,
+    content: Content,
+}
+
+/// What a file of a book is, if it may have text. Only the order of reading has drawings and texts: others are pictures of
+/// chapters, and notes of whoever made the book.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Content {
+    Page,
+    /// SVG.
+    Drawing,
+    Text,
 }
 
 /// Appends the text of a file. At each of the places that the tables of contents name, a section begins. Names of places that
@@ -235,16 +258,23 @@ struct Item {
 }
 
 impl Item {
-    fn is_chapter(&self) -> bool {
+    fn content(&self) -> Option<Content> {
         let kind = self.media_type.to_ascii_lowercase();
-        match kind.contains("html") || kind.contains("oeb1-document") || kind.contains("dtbook") {
-            true => true,
-            false => {
-                !kind.starts_with("image/")
-                    && !kind.contains("ncx")
-                    && is_page(self.href.split('#').next().unwrap_or_default())
+        let is_page = || is_page(self.href.split('#').next().unwrap_or_default());
+        match kind.as_str() {
+            _ if ["html", "oeb1-document", "dtbook"].iter().any(|page| kind.contains(page)) => {
+                Some(Content::Page)
             }
+            "image/svg+xml" => Some(Content::Drawing),
+            _ if kind.starts_with("image/") || kind.contains("ncx") => None,
+            _ if is_page() => Some(Content::Page),
+            "text/plain" => Some(Content::Text),
+            _ => None,
         }
+    }
+
+    fn is_page(&self) -> bool {
+        self.content() == Some(Content::Page)
     }
 }
 
@@ -295,17 +325,15 @@ impl Package {
         }
     }
 
-    /// The file of an id that is a chapter: itself, or what stands for it.
-    fn chapter(&self, id: &str) -> Option<&Item> {
-        let mut item = self.items.get(id)?;
+    /// The file of an id that is a chapter, and what it is: the first page of itself and what stands for it, or else the first
+    /// other text.
+    fn chapter(&self, id: &str) -> Option<(&Item, Content)> {
+        let next = |item: &&Item| self.items.get(item.fallback.as_ref()?);
         // A chain of fallbacks may be a ring.
-        for _ in 0..8 {
-            match &item.fallback {
-                Some(fallback) if !item.is_chapter() => item = self.items.get(fallback)?,
-                _ => break,
-            }
-        }
-        item.is_chapter().then_some(item)
+        let chain: Vec<&Item> = std::iter::successors(self.items.get(id), next).take(MAX_FALLBACKS).collect();
+        let page = chain.iter().find(|item| item.is_page());
+        let item = *page.or_else(|| chain.iter().find(|item| item.content().is_some()))?;
+        Some((item, item.content()?))
     }
 }
 
@@ -322,13 +350,21 @@ fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Re
             true => {
                 Err(Problem::Damaged { what: format!("{CONTAINER} names no book, and there are no pages") })
             }
-            false => Ok(pages.into_iter().map(|entry| Chapter { entry, names: Names::new() }).collect()),
+            false => Ok(pages
+                .into_iter()
+                .map(|entry| Chapter { entry, names: Names::new(), content: Content::Page })
+                .collect()),
         };
     };
     let mut found = Found::default();
+    let mut contents_of = HashMap::new();
     for id in &package.spine {
         match package.chapter(id) {
-            Some(item) => found.push(entries.find(&package.folder, &item.href), &item.href, counts),
+            Some((item, content)) => {
+                let entry = entries.find(&package.folder, &item.href);
+                contents_of.extend(entry.clone().map(|entry| (entry, content)));
+                found.push(entry, &item.href, counts);
+            }
             None if package.items.contains_key(id) => counts.pictures += 1,
             None => found.push(entries.find(&package.folder, id).filter(|name| is_page(name)), id, counts),
         }
@@ -348,7 +384,7 @@ fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Re
             found.push(entry, &href, counts);
         }
     }
-    for item in package.order.iter().filter_map(|id| package.items.get(id)).filter(|item| item.is_chapter()) {
+    for item in package.order.iter().filter_map(|id| package.items.get(id)).filter(|item| item.is_page()) {
         let entry = entries.find(&package.folder, &item.href);
         match has_spine {
             false => found.push(entry, &item.href, counts),
@@ -358,7 +394,11 @@ fn chapters(archive: &mut Archive, entries: &Entries, counts: &mut Counts) -> Re
             }
         }
     }
-    let chapter = |entry: String| Chapter { names: names.remove(&entry).unwrap_or_default(), entry };
+    let chapter = |entry: String| Chapter {
+        names: names.remove(&entry).unwrap_or_default(),
+        content: contents_of.get(&entry).copied().unwrap_or(Content::Page),
+        entry,
+    };
     Ok(found.chapters.into_iter().map(chapter).collect())
 }
 

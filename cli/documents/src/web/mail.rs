@@ -8,29 +8,47 @@ use mail_parser::decoders::quoted_printable::quoted_printable_decode;
 use mail_parser::{Address, Encoding, Message, MessageParser, MessagePart, MimeHeaders, PartType};
 
 use super::html;
+use super::tnef::{self, Packed};
 use crate::convert::Parts;
+use crate::kind;
 use crate::marks::{self, without_marks};
 use crate::plain::decode;
-use crate::{Converted, Note, Problem};
+use crate::{Converted, Kind, Note, Problem};
 
 /// Messages within messages.
 const MAX_DEPTH: usize = 5;
 /// Longest list of people, in characters.
 const MAX_PEOPLE: usize = 1000;
+/// Formats of pictures that are never text.
+const PIXELS: &[&str] = &["jpeg", "jpg", "pjpeg", "png", "gif", "webp", "bmp", "tiff", "heic", "avif"];
 
 /// Converts a message or a saved page.
 ///
 /// # Errors
 /// It is no message, or has too much text.
 pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Problem> {
-    let bytes = with_readable_headers(bytes, &mut parts);
+    let is_wide = decode::is_wide(bytes);
+    let bytes = readable(bytes, &mut parts);
     let message = MessageParser::default().parse(bytes.as_ref());
-    let message = message.ok_or_else(|| Problem::Damaged { what: "it has no message".to_owned() })?;
+    let mut message = message.ok_or_else(|| Problem::Damaged { what: "it has no message".to_owned() })?;
+    if is_wide {
+        read_as_utf8(&mut message);
+    }
     if ends_early(&message) {
         parts.add_notes(vec![Note::Incomplete]);
     }
     write(&message, &mut parts, 0)?;
     Ok(parts.finish())
+}
+
+/// Reads the texts of a message that was stored in wide characters. What it says of their encoding was true before that.
+fn read_as_utf8(message: &mut Message) {
+    for part in message.parts.iter_mut().filter(|part| part.encoding == Encoding::None) {
+        let raw = message.raw_message.get(part.offset_body as usize..part.offset_end as usize);
+        if let (PartType::Text(text) | PartType::Html(text), Some(raw)) = (&mut part.body, raw) {
+            *text = Cow::Owned(String::from_utf8_lossy(raw).into_owned());
+        }
+    }
 }
 
 /// Whether the sign is missing that ends the parts of a message.
@@ -64,6 +82,7 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
     if has_html && !has_text {
         for part in message.text_body.iter().filter_map(part).filter(|part| !is_html(part)) {
             if write_text(message, part, parts)? {
+                has_text = true;
                 parts.counts.pictures = pictures;
             }
         }
@@ -92,7 +111,51 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
             }
             _ if is_page => {}
             _ if body.iter().filter_map(part).any(|part| std::ptr::eq(part, attachment)) => {}
-            _ => parts.push(name, attachment.contents())?,
+            _ if is_damaged_picture(name, attachment) => parts.counts.skipped_files.push(name),
+            _ => match tnef::unpack(attachment.contents()) {
+                Some(packed) => write_packed(&packed, name, has_text, parts)?,
+                None => parts.push(name, attachment.contents())?,
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Whether an attachment is a picture of pixels, but its bytes are text.
+fn is_damaged_picture(name: &str, attachment: &MessagePart) -> bool {
+    let is_of_pixels = attachment.content_type().is_some_and(|kind| {
+        let format = kind.subtype().unwrap_or_default().to_ascii_lowercase();
+        kind.ctype().eq_ignore_ascii_case("image") && PIXELS.contains(&format.as_str())
+    });
+    is_of_pixels && matches!(kind::detect(name, attachment.contents()), Ok(Some(Kind::Text)))
+}
+
+/// Writes what Outlook has packed. Its text is that of the message, unless that has none.
+fn write_packed(packed: &Packed, name: &str, has_text: bool, parts: &mut Parts) -> Result<(), Problem> {
+    if packed.is_cut_off {
+        parts.add_notes(vec![Note::Incomplete]);
+    }
+    let advice = "the text of a message of Outlook: ask for it as HTML or plain text";
+    let unread = format!("{name} ({advice})");
+    match decode::declared(packed.body, packed.encoding()) {
+        _ if has_text => {}
+        Ok(body) if !body.text.trim().is_empty() => {
+            parts.add_notes(body.notes);
+            parts.push_text(&plain(&body.text))?;
+        }
+        Ok(_) if !packed.has_other_text => {}
+        _ => parts.counts.skipped_files.push(&unread),
+    }
+    for (name, content) in &packed.files {
+        let name = decode::declared(name, packed.encoding()).map(|name| {
+            parts.add_notes(name.notes);
+            name.text
+        });
+        let name =
+            name.ok().filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "attachment".to_owned());
+        match content {
+            Some(content) => parts.push(&name, content)?,
+            None => parts.counts.skipped_files.push(&name),
         }
     }
     Ok(())
@@ -101,8 +164,11 @@ fn write(message: &Message, parts: &mut Parts, depth: usize) -> Result<(), Probl
 /// Writes the text of a part. Returns whether it has any.
 fn write_text(message: &Message, part: &MessagePart, parts: &mut Parts) -> Result<bool, Problem> {
     let text = text_of(message, part, parts);
-    parts.push_text(&text)?;
-    Ok(!text.trim().is_empty())
+    let has_text = !text.trim().is_empty();
+    if has_text {
+        parts.push_text(&text)?;
+    }
+    Ok(has_text)
 }
 
 /// The text of a part; empty if it is no text.
@@ -169,11 +235,12 @@ fn undeclared(message: &Message, part: &MessagePart) -> Option<Vec<u8>> {
     (!bytes.is_ascii()).then_some(bytes)
 }
 
-/// A message whose headers are UTF-8. Some programs write other characters as they are.
-fn with_readable_headers<'a>(bytes: &'a [u8], parts: &mut Parts) -> Cow<'a, [u8]> {
+/// A message whose headers are UTF-8. Some programs write other characters as they are, or all of the message in wide ones.
+fn readable<'a>(bytes: &'a [u8], parts: &mut Parts) -> Cow<'a, [u8]> {
     let end = [&b"\n\n"[..], b"\n\r\n"].into_iter().filter_map(|end| memchr::memmem::find(bytes, end)).min();
-    let (head, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
-    match std::str::from_utf8(head).is_err().then(|| decode::text(head)) {
+    let is_wide = decode::is_wide(bytes);
+    let (head, rest) = bytes.split_at(end.filter(|_| !is_wide).unwrap_or(bytes.len()));
+    match (is_wide || std::str::from_utf8(head).is_err()).then(|| decode::text(head)) {
         Some(Ok(decoded)) => {
             parts.add_notes(decoded.notes);
             Cow::Owned([decoded.text.as_bytes(), rest].concat())

@@ -5,3 +5,4 @@ pub(crate) mod epub;
 pub(crate) mod html;
 pub(crate) mod mail;
 pub(crate) mod media_type;
+pub(crate) mod tnef;

@@ -24,7 +24,8 @@ pub fn xlsx(sheets: &[(&str, &str)], more: &[(&str, &str)]) -> Vec<u8> {
     let workbook = format!("<workbook><sheets>{names}</sheets></workbook>");
     let relations = format!(
         "<Relationships>{relations}<Relationship Id='s' Type='x/sharedStrings' Target='sharedStrings.xml'/>\
-         <Relationship Id='t' Type='x/styles' Target='styles.xml'/><Relationship Id='c' Type='x/theme' Target='theme.xml'/></Relationships>"
+         <Relationship Id='t' Type='x/styles' Target='styles.xml'/><Relationship Id='c' Type='x/theme' Target='theme.xml'/>\
+         <Relationship Id='p' Type='x/person' Target='persons/person.xml'/></Relationships>"
     );
     let names: Vec<String> = (0..sheets.len()).map(|i| format!("xl/worksheets/sheet{i}.xml")).collect();
     let mut entries =
@@ -178,17 +179,19 @@ fn charts_are_the_numbers_that_they_show() {
             .collect()
     };
     let chart = format!(
-        "<c:chart><c:ser><c:tx><c:v>Sold</c:v></c:tx><c:cat><c:numCache><c:formatCode>yyyy</c:formatCode>{}</c:numCache></c:cat>\
+        "<c:chart><c:title><a:p><a:t>Sales</a:t></a:p><a:p><a:t>of all</a:t></a:p></c:title><c:ser><c:tx><c:v>Sold</c:v></c:tx><c:cat><c:numCache><c:formatCode>yyyy</c:formatCode>{}</c:numCache></c:cat>\
          <c:val><c:numCache><c:formatCode>General</c:formatCode>{}</c:numCache></c:val></c:ser>\
          <c:ser><c:tx><c:v>Share</c:v></c:tx><c:cat><c:strCache>{}</c:strCache></c:cat>\
-         <c:val><c:numCache><c:formatCode>0.0%</c:formatCode>{}</c:numCache></c:val></c:ser></c:chart>",
+         <c:val><c:numCache><c:formatCode>0.0%</c:formatCode>{}</c:numCache></c:val></c:ser>\
+         <c:catAx><c:title><a:p><a:t>Ye</a:t><a:t>ar</a:t></a:p></c:title></c:catAx></c:chart>",
         points(&["45356", "45800"]),
         points(&["2.2999999999999998", "7"]),
         points(&["007", "x"]),
         points(&["0.256", "0.5"]),
     );
     let parts = [parts[0], parts[1], ("charts/c.xml", &chart)];
-    let text = "See:\n\n[chart]\n\n| Sold | Share\n2024 | 2.3 | 25.6%\n2025 | 7 | 50.0%\n";
+    let text =
+        "See:\n\n[chart: Sales of all; Year]\n\n| Sold | Share\n2024 | 2.3 | 25.6%\n2025 | 7 | 50.0%\n";
     check("a.docx", &archive(&parts), text, "");
 }
 
@@ -212,6 +215,48 @@ fn shapes_and_remarks_of_sheets_are_read() {
         "1\n\nOnly an estimate\n\n[A1] Ann comments: Why?\n",
         "1 picture without text",
     );
+}
+
+/// Newer programs write remarks twice, for older ones with the advice to get a newer one.
+#[test]
+fn threads_of_remarks_are_read() {
+    let sheet = "<worksheet><sheetData><row r='1'><c r='A1'><v>1</v></c></row></sheetData></worksheet>";
+    let relations = "<Relationships><Relationship Id='c' Type='x/comments' Target='../comments1.xml'/>\
+        <Relationship Id='t' Type='x/threadedComment' Target='../threads1.xml'/></Relationships>";
+    let comments = "<comments><authors><author>tc={1}</author><author>Bob</author></authors><commentList>\
+        <comment ref='A1' authorId='0'><text><t>Your version of Excel is old. Comment: Why?</t></text></comment>\
+        <comment ref='B1' authorId='1'><text><t>Old.</t></text></comment></commentList></comments>";
+    let threads = "<ThreadedComments><threadedComment ref='A1' personId='{p}' id='{1}'><text>Why?</text></threadedComment>\
+        <threadedComment ref='A1' personId='{q}' id='{2}' parentId='{1}'><text>So.</text></threadedComment></ThreadedComments>";
+    let people =
+        "<personList><person displayName='Ann' id='{p}'/><person displayName=' ' id='{q}'/></personList>";
+    let parts = |threads| {
+        let own = [("name='a'", sheet)];
+        let more = [
+            ("xl/worksheets/_rels/sheet0.xml.rels", relations),
+            ("xl/comments1.xml", comments),
+            ("xl/threads1.xml", threads),
+            ("xl/persons/person.xml", people),
+        ];
+        xlsx(&own, &more)
+    };
+    check(
+        "a.xlsx",
+        &parts(threads),
+        "1\n\n[A1] Ann comments: Why?\n\n[A1] So.\n\n[B1] Bob comments: Old.\n",
+        "",
+    );
+    let copy =
+        "1\n\n[A1] tc={1} comments: Your version of Excel is old. Comment: Why?\n\n[B1] Bob comments: Old.\n";
+    check("a.xlsx", &parts("<ThreadedComments/>"), copy, "");
+    // Where threads are damaged or of other cells, the copies count.
+    for end in [threads.len() - 10, threads.len() - "</ThreadedComments>".len()] {
+        check("a.xlsx", &parts(&threads[..end]), copy, "");
+    }
+    let other = "<ThreadedComments><threadedComment ref='C1' personId='{p}'><text>New.</text></threadedComment>\
+        <threadedComment ref='A1' personId='{p}'><text/></threadedComment></ThreadedComments>";
+    let text = copy.replacen("1\n", "1\n\n[C1] Ann comments: New.\n", 1);
+    check("a.xlsx", &parts(other), &text, "");
 }
 
 #[test]
@@ -509,6 +554,47 @@ fn headers_and_footers_of_open_documents_are_read() {
     check("a.odt", &document, wanted, "");
     let flat = format!("<?xml version='1.0'?><office:document>{pages}{body}</office:document>");
     check("a.fodt", flat.as_bytes(), wanted, "");
+}
+
+/// Programs store more kinds of pages than a document has.
+#[test]
+fn headers_of_pages_that_are_not_there_are_left_out() {
+    let master = |name: &str, more: &str| {
+        format!(
+            "<style:master-page style:name='{name}' {more}><style:header><text:p>Of {name}</text:p></style:header></style:master-page>"
+        )
+    };
+    let text = |masters: &str, used: &str| {
+        let style = if used.is_empty() {
+            "<style:style style:name='P1'/>".to_owned()
+        } else {
+            format!("<style:style style:name='P1' style:master-page-name='{used}'/>")
+        };
+        format!(
+            "<?xml version='1.0'?><office:document><office:automatic-styles>{style}</office:automatic-styles><office:master-styles>{masters}\
+             </office:master-styles><office:body><office:text><text:p text:style-name='P1'>It is 900.</text:p></office:text></office:body></office:document>"
+        )
+    };
+    let all = [
+        master("Default", ""),
+        master("Report", ""),
+        master("First", "style:next-style-name='Second'"),
+        master("Second", "style:next-style-name='First'"),
+    ]
+    .concat();
+    for (masters, used, headers) in [
+        (&all, "", &["Default"][..]),
+        (&all, "First", &["Default", "First", "Second"]),
+        (&master("MP0", ""), "", &["MP0"]),
+        (
+            &[master("Page1", ""), master("Annex", ""), master("Old", "")].concat(),
+            "Annex",
+            &["Page1", "Annex"],
+        ),
+    ] {
+        let headers: String = headers.iter().map(|name| format!("[page header]\nOf {name}\n\n")).collect();
+        check("a.fodt", text(masters, used).as_bytes(), &format!("{headers}It is 900.\n"), "");
+    }
 }
 
 #[test]
@@ -957,10 +1043,110 @@ fn texts_of_messages_are_not_lost() {
     }
     check("a.eml", &letter(b"J\xfcrgen", b"x\n"), "From: J\u{fc}rgen\n\nx\n", guess);
     check("a.eml", &letter("J\u{fc}rgen".as_bytes(), b"x\n"), "From: J\u{fc}rgen\n\nx\n", "");
+    // All of it in wide characters.
+    let wide: Vec<u8> = "From: Ann\n\nRent: 950\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    check("a.eml", &wide, "From: Ann\n\nRent: 950\n", "decoded as utf-16be, which is a guess");
+    let marked = [b"\xfe\xff", &wide[..]].concat();
+    check("a.eml", &marked, "From: Ann\n\nRent: 950\n", "decoded as utf-16be");
+    // What the text says of its encoding was true before.
+    for charset in ["iso-8859-1", "utf-16"] {
+        let text = format!("From: Ann\nContent-Type: text/plain; charset={charset}\n\nM\u{fc}ller: 950\n");
+        let wide: Vec<u8> = format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        check("a.eml", &wide, "From: Ann\n\nM\u{fc}ller: 950\n", "decoded as utf-16le");
+    }
+    // A picture that is no picture, but nonsense that looks like text. Drawings and code may have types of pictures and films.
+    let attached = |kind: &str, name: &str| {
+        format!(
+            "From: Ann\nContent-Type: multipart/mixed; boundary=x\n\n--x\nContent-Type: text/html\n\n<p>See:\n--x\nContent-Type: {kind}\n\
+            Content-Disposition: attachment; filename={name}\nContent-ID: <i>\n\n/9j4AAQSkZJRg\n--x--\n"
+        )
+    };
+    let left_out = "1 file in it left out: a.jpeg";
+    check("a.eml", attached("image/jpeg", "a.jpeg").as_bytes(), "From: Ann\n\nSee:\n", left_out);
+    for (kind, name) in [
+        ("image/svg+xml", "a.svg"),
+        ("video/mp2t", "main.ts"),
+        ("audio/x-mpegurl", "a.m3u"),
+        ("image/x-eps", "a.eps"),
+    ] {
+        let text = format!("From: Ann\n\nSee:\n\n==> {name} <==\n/9j4AAQSkZJRg\n");
+        check("a.eml", attached(kind, name).as_bytes(), &text, "");
+    }
     // Frames of a saved page.
     let page = "From: <Saved by Blink>\nContent-Type: multipart/related; type=\"text/html\"; boundary=x\n\n--x\nContent-Type: text/html\n\n<p>Before.<iframe src='http://x/frame.html'></iframe>\n\
         --x\nContent-Type: text/html\nContent-Location: http://x/frame.html\n\n<p>The rent is 950.\n--x\nContent-Type: text/html\nContent-Location: http://x/empty.html\n\n<script>x</script>\n--x--\n";
     check("a.mht", page.as_bytes(), "Before.\n\n==> http://x/frame.html <==\nThe rent is 950.\n", "");
+}
+
+/// A file as Outlook packs it, of these attributes.
+fn tnef(attributes: &[(u32, &[u8])]) -> Vec<u8> {
+    let mut file = b"\x78\x9f\x3e\x22\x01\0".to_vec();
+    for (number, content) in attributes {
+        let length = (content.len() as u32).to_le_bytes();
+        file.extend([&[1], &number.to_le_bytes()[..], &length, content, &[0; 2]].concat());
+    }
+    file
+}
+
+#[test]
+fn what_outlook_packs_is_read() {
+    let message = |text: &str, packed: &[u8]| {
+        let packed: String = packed.iter().map(|byte| format!("={byte:02X}")).collect();
+        let lines: Vec<&str> =
+            packed.as_bytes().chunks(72).map(|line| std::str::from_utf8(line).expect("ASCII")).collect();
+        format!(
+            "From: Ann\nContent-Type: multipart/mixed; boundary=x\n\n--x\nContent-Type: text/plain\n\n{text}\n--x\n\
+             Content-Type: application/ms-tnef; name=winmail.dat\nContent-Transfer-Encoding: quoted-printable\n\
+             Content-Disposition: attachment; filename=winmail.dat\n\n{}\n--x--\n",
+            lines.join("=\n")
+        )
+    };
+    let files: [(u32, &[u8]); 7] = [
+        (0x2800c, b"The rent is 950.\r\n\0"),
+        (0x69002, b"\x01\0"),
+        (0x18010, b"a.csv\0"),
+        (0x6800f, b"a,b\n1,2\n"),
+        (0x69002, b"\x01\0"),
+        (0x18010, b"Re: rent\0"),
+        (0x69005, b"x"),
+    ];
+    let left_out = "1 file in it left out: Re: rent";
+    let table = "==> a.csv <==\na | b\n1 | 2\n";
+    let packed = tnef(&files);
+    check(
+        "a.eml",
+        message("See there.", &packed).as_bytes(),
+        &format!("From: Ann\n\nSee there.\n\n{table}"),
+        left_out,
+    );
+    let read = format!("From: Ann\n\nThe rent is 950.\n\n{table}");
+    check("a.eml", message("", &packed).as_bytes(), &read, left_out);
+    // Text that is not read is named, unless the message has it.
+    let other = tnef(&[(0x69003, b"\x01\0\0\0\x02\x01\x09\x10\x01\0\0\0")]);
+    let note = "1 file in it left out: winmail.dat (the text of a message of Outlook: ask for it as HTML or plain text)";
+    check("a.eml", message("", &other).as_bytes(), "From: Ann\n", note);
+    check("a.eml", message("x", &other).as_bytes(), "From: Ann\n\nx\n", "");
+    let note = "the file ends too early: a part of it is missing; 1 file in it left out: attachment";
+    check("a.eml", message("x", &packed[..60]).as_bytes(), "From: Ann\n\nx\n", note);
+    // Ends of lines behind it are no part of it.
+    let ended = [&tnef(&[(0x2800c, b"y\0")]), &b"\r\n"[..]].concat();
+    check("a.eml", message("x", &ended).as_bytes(), "From: Ann\n\nx\n", "");
+    // It says the code page of its texts, or it is guessed, or no text.
+    let body = |page: u32, text: &[u8]| {
+        let page = [page.to_le_bytes(), [0; 4]].concat();
+        message("", &tnef(&[(0x69007, &page), (0x2800c, text)]))
+    };
+    let nuoma = body(1257, b"mok\xebti\0");
+    check("a.eml", nuoma.as_bytes(), "From: Ann\n\nmok\u{117}ti\n", "decoded as windows-1257");
+    let guessed = "decoded as windows-1252, which is a guess";
+    check("a.eml", body(0, b"J\xfcrgen zahlt.\0").as_bytes(), "From: Ann\n\nJ\u{fc}rgen zahlt.\n", guessed);
+    let note = "1 file in it left out: winmail.dat (the text of a message of Outlook: ask for it as HTML or plain text)";
+    check(
+        "a.eml",
+        body(0, &b"\xff\xfeA\xd8A\xd8A\xd8A\xd8A\xd8A\xd8A\xd8A\xd8"[..]).as_bytes(),
+        "From: Ann\n",
+        note,
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use documents::{Document, DocumentError, Limits, Note, Problem, read_bytes};
 
 use crate::common::{CATALOGUE, FONT, at, pdf, stream};
+use crate::parts::notes;
 
 /// A document of one page: the first eight objects are the catalogue, pages, page, content, three fonts and a picture.
 struct Made {
@@ -571,6 +572,132 @@ fn glyphs_that_are_drawings_have_their_own_widths() {
         .into();
     made.more = vec![glyph(85), glyph(20), stream("", picture)];
     assert_eq!(made.text(), "miwmi iwi mm\n");
+}
+
+/// A glyph may be narrower than its place, as the digit 1 in charts and a point of a typewriter.
+#[test]
+fn narrow_glyphs_that_are_drawings_have_the_widths_of_their_font() {
+    let glyph = |right: usize| stream("", &format!("636 0 0 0 {right} 700 d1 0 0 {right} 700 re f"));
+    let mut made = Made::new("BT /F 10 Tf 72 700 Td (baaB) Tj 40 0 Td (bBb) Tj ET");
+    made.fonts[0] = "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 636 700] /FontMatrix [.001 0 0 .001 0 0] /FirstChar 66 \
+        /LastChar 98 /Widths [636 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 636 636] /Encoding << /Differences \
+        [66 /K 97 /zero /one] >> /CharProcs << /K 9 0 R /zero 9 0 R /one 10 0 R >> >>"
+        .into();
+    made.more = vec![glyph(600), glyph(300)];
+    assert_eq!(made.text(), "100K 1K1\n");
+}
+
+/// A font of glyphs that are drawings, with these codes and widths in thousandths. Their names are nothing but the codes.
+fn coded_font(widths: &[(u8, usize)]) -> String {
+    let width = |code: u8| widths.iter().find(|(known, _)| *known == code).map_or(0, |(_, width)| *width);
+    let name = |code: u8| if width(code) == 0 { "/.notdef ".to_owned() } else { format!("/a{code} ") };
+    let names: String = (0..=255).map(name).collect();
+    let numbers: String = (0..=255).map(|code| format!("{} ", width(code))).collect();
+    let programs: String = widths.iter().map(|(code, _)| format!("/a{code} 9 0 R ")).collect();
+    format!(
+        "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 500 700] /FontMatrix [.001 0 0 .001 0 0] /FirstChar 0 /LastChar 255 \
+         /Widths [{numbers}] /Encoding << /Differences [0 {names}] >> /CharProcs << {programs} >> >>"
+    )
+}
+
+/// Fonts of TeX whose glyphs are pictures: their names are codes of TeX's encodings.
+#[test]
+fn names_that_are_codes_of_tex_are_read() {
+    let roman = [
+        (b'a', 500),
+        (b'b', 556),
+        (b'c', 444),
+        (b'e', 444),
+        (b'f', 306),
+        (b'h', 556),
+        (b'i', 278),
+        (b'j', 306),
+        (b'l', 278),
+        (b'n', 556),
+        (b'o', 500),
+        (b'r', 392),
+        (b's', 394),
+        (b't', 389),
+        (b'u', 556),
+        (b'v', 528),
+    ];
+    let greek = [
+        (b'a', 570),
+        (b'e', 444),
+        (b'g', 518),
+        (b'h', 556),
+        (b'i', 278),
+        (b'k', 528),
+        (b'l', 528),
+        (b'n', 528),
+        (b'o', 500),
+        (b'p', 556),
+        (b'r', 517),
+        (b's', 500),
+        (b't', 438),
+    ];
+    let shown = |letters: &[(u8, usize)], more: &[(u8, usize)], words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| format!("({word})")).collect();
+        let mut made = Made::new(format!("BT /F 10 Tf 72 700 Td [{}] TJ ET", words.join("-333")));
+        made.fonts[0] = coded_font(&[letters, more].concat());
+        made.more = vec![stream("", "500 0 0 0 400 700 d1 0 0 400 700 re f")];
+        made.read().map(|document| (notes(&document), document.text))
+    };
+    let read = |more: &[(u8, usize)], words: &[&str]| shown(&roman, more, words).expect("a text");
+    let known = |text: &str| (String::new(), text.to_owned());
+    assert_eq!(read(&[(28, 556)], &["then", "\\034n", "hint"]), known("then fin hint\n"));
+    // The codes of ligatures in T1 are those of letters in OT1, and letters of OT1 are no ligatures.
+    assert_eq!(read(&[(12, 556), (27, 722)], &["le", "c\\033ur", "\\014n"]), known("le cœur fin\n"));
+    let danish = [(12, 556), (26, 722), (28, 500)];
+    assert_eq!(read(&danish, &["\\014n", "h\\034j", "v\\032re"]), known("fin høj være\n"));
+    let unknown = ("1 unknown character".to_owned(), "ben h\u{fffd}j\n".to_owned());
+    assert_eq!(read(&[(28, 500)], &["ben", "h\\034j"]), unknown);
+    // Russian, Greek and mathematical letters, some of which have the codes of Latin ones.
+    let russian: Vec<(u8, usize)> =
+        (192..=255).map(|code| (code, 500 + usize::from(code % 3) * 30)).collect();
+    let maths = [
+        (b'a', 529),
+        (b'e', 466),
+        (b'h', 576),
+        (b'i', 345),
+        (b'l', 298),
+        (b'n', 600),
+        (b'o', 485),
+        (b't', 361),
+        (b'u', 572),
+    ];
+    for shown in [
+        shown(&roman, &russian, &["\\326\\345\\355\\340", "\\360\\340\\341\\356\\362\\373", "the"]),
+        shown(&greek, &[], &["logos", "kai", "tropos"]),
+        shown(&maths, &[], &["then", "hint"]),
+    ] {
+        let error = shown.expect_err("no text").to_string();
+        assert!(error.contains("its fonts do not say which characters they show"), "{error}");
+    }
+}
+
+/// Many fonts may share a long array of numbers. To read it for each of them takes minutes.
+#[test]
+fn shared_numbers_are_read_once() {
+    const FONTS: usize = 3000;
+    let font = "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 500 700] /FontMatrix [.001 0 0 .001 0 0] /FirstChar 97 /LastChar 98 \
+        /Widths 5 0 R /Encoding << /Differences [97 /a /b] >> /CharProcs << /a 6 0 R /b 6 0 R >> >>";
+    let fonts: String = (0..FONTS).map(|i| format!("/F{i} {} 0 R ", 7 + i)).collect();
+    let mut objects = vec![
+        CATALOGUE.to_owned(),
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
+        format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources << /Font << {fonts} >> >> >>"
+        ),
+        stream("", "BT /F0 10 Tf 72 700 Td (ab) Tj ET"),
+        format!("[{}]", "500 ".repeat(1_000_000)),
+        stream("", "500 0 0 0 400 700 d1 0 0 400 700 re f"),
+    ];
+    let other = font.replace("[.001 0 0 .001 0 0]", "5 0 R");
+    objects.push(font.to_owned());
+    objects.extend(std::iter::repeat_n(other, FONTS - 1));
+    let read = read_bytes("made.pdf", &pdf(&objects), &Limits::default());
+    assert_eq!(read.expect("a page").text, "ab\n");
 }
 
 #[test]

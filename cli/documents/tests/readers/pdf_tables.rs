@@ -263,6 +263,50 @@ fn cells_that_are_merged_between_lines() {
     );
 }
 
+/// Where only some lines are drawn, a label may stand in the middle of its rows. Amounts in the middle of a wrapped name or
+/// address are not repeated, nor sums of the amounts beside them.
+#[test]
+fn a_label_in_the_middle_of_rows_is_of_each() {
+    let mut texts = vec![(50.0, 700.0, "Layers"), (110.0, 700.0, "Language"), (190.0, 700.0, "Score")];
+    for (y, layers, scores) in [(684.0, "6", ["0.965", "0.969"]), (656.0, "4", ["0.938", "0.952"])] {
+        texts.push((110.0, y, "OTSL"));
+        texts.push((190.0, y, scores[0]));
+        texts.push((50.0, y - 6.0, layers));
+        texts.push((110.0, y - 12.0, "HTML"));
+        texts.push((190.0, y - 12.0, scores[1]));
+    }
+    assert_table(
+        at(&texts) + &grid(&[45.0, 105.0, 185.0, 240.0], &[712.0, 695.0, 667.0, 639.0]),
+        &["Layers\tLanguage\tScore", "6\tOTSL\t0.965", "6\tHTML\t0.969", "4\tOTSL\t0.938", "4\tHTML\t0.952"],
+    );
+    let header = [(50.0, 700.0, "Item"), (150.0, 700.0, "Qty"), (210.0, 700.0, "Price")];
+    let lines = grid(&[45.0, 145.0, 205.0, 260.0], &[712.0, 695.0, 667.0, 639.0]);
+    let lamps = [
+        (50.0, 684.0, "Lamp"),
+        (50.0, 672.0, "(red)"),
+        (150.0, 678.0, "2"),
+        (210.0, 678.0, "20.00"),
+        (50.0, 656.0, "Chair"),
+        (50.0, 644.0, "(oak)"),
+        (150.0, 650.0, "4"),
+        (210.0, 650.0, "80.00"),
+    ];
+    let sums = [
+        (50.0, 678.0, "Lamp"),
+        (150.0, 684.0, "10.00"),
+        (150.0, 672.0, "12.00"),
+        (210.0, 678.0, "22.00"),
+        (50.0, 650.0, "Chair"),
+        (150.0, 656.0, "30.00"),
+        (150.0, 644.0, "36.00"),
+        (210.0, 650.0, "66.00"),
+    ];
+    for (rows, amounts) in [(&lamps, ["20.00", "80.00"]), (&sums, ["22.00", "66.00"])] {
+        let text = text_of(&[at(&[&header[..], rows].concat()) + &lines]);
+        assert!(amounts.iter().all(|amount| text.matches(amount).count() == 1), "{text}");
+    }
+}
+
 #[test]
 fn a_table_keeps_its_columns_on_the_next_page() {
     let row = |y: f64, item: &'static str, numbers: [&'static str; 3]| {
@@ -449,5 +493,101 @@ fn lines_of_names_may_be_far_apart() {
                 "Result\t440\t450",
             ],
         );
+    }
+}
+
+/// Headings and rows without values within a table leave each value in its column: those of a ledger on its next page, and of
+/// one whose header is far above it.
+#[test]
+fn a_heading_within_a_table_changes_no_column() {
+    let rows = |top: f64, rows: &[(&'static str, &'static str, &'static str)]| -> Vec<_> {
+        let row = |(i, (label, debit, credit)): (usize, &(&'static str, &'static str, &'static str))| {
+            let y = top - 14.0 * i as f64;
+            [(72.0, y, *label), ending(352.0, y, debit), ending(452.0, y, credit)]
+        };
+        rows.iter().enumerate().flat_map(row).filter(|(.., text)| !text.is_empty()).collect()
+    };
+    let header = |y: f64| vec![(72.0, y, "Account"), (330.0, y, "Debit"), (425.0, y, "Credit")];
+    let first =
+        rows(706.0, &[("Rent", "900", ""), ("Sales", "", "1,200"), ("Fees", "", "75"), ("Water", "20", "")]);
+    let ledger = rows(
+        720.0,
+        &[
+            ("Cash", "310", ""),
+            ("Stock", "450", ""),
+            ("Land", "800", ""),
+            ("Liabilities", "", ""),
+            ("Loan", "", "500"),
+            ("Tax due", "", "140"),
+            ("Creditors", "", "220"),
+        ],
+    );
+    for pages in [
+        vec![at(&[header(720.0), first].concat()), at(&ledger)],
+        vec![at(&[header(760.0), ledger.clone()].concat())],
+    ] {
+        let text = text_of(&pages);
+        assert!(
+            text.contains("Land\t800\nLiabilities\nLoan\t–\t500\nTax due\t–\t140\nCreditors\t–\t220\n"),
+            "{text}"
+        );
+    }
+    // A program may draw the labels of rows before their values.
+    let texts = [
+        (72.0, 720.0, "Item"),
+        (280.0, 720.0, "2023"),
+        (72.0, 706.0, "Sales"),
+        ending(302.0, 706.0, "1,200"),
+        (72.0, 692.0, "Land"),
+        (72.0, 678.0, "Buildings"),
+        ending(302.0, 692.0, "40"),
+        (72.0, 664.0, "Total"),
+        ending(302.0, 664.0, "580"),
+    ];
+    assert!(!text_of(&[at(&texts)]).contains("Land Buildings"));
+}
+
+/// A wrapped text goes on in its cell, even if it is nearer to the next row.
+#[test]
+fn a_wrapped_text_near_the_next_row_is_of_its_own() {
+    let texts = [
+        (72.0, 720.0, "No"),
+        (110.0, 720.0, "Text"),
+        (250.0, 720.0, "Sum"),
+        (72.0, 700.0, "1"),
+        (110.0, 700.0, "Lamp with a"),
+        ending(270.0, 700.0, "80"),
+        (110.0, 686.0, "shade of glass"),
+        (72.0, 674.0, "2"),
+        (110.0, 674.0, "Chair"),
+        ending(270.0, 674.0, "700"),
+        (72.0, 660.0, "3"),
+        (110.0, 660.0, "Door"),
+        ending(270.0, 660.0, "70"),
+    ];
+    assert_table(
+        at(&texts),
+        &["No\tText\tSum", "1\tLamp with a shade of glass\t80", "2\tChair\t700", "3\tDoor\t70"],
+    );
+}
+
+/// Values may stand beside the middle of two lines of a label, which are two lines all the same.
+#[test]
+fn lines_of_a_label_are_not_mixed() {
+    for distance in [14.0, 18.0] {
+        let mut texts = vec![(72.0, 720.0, "Item"), (280.0, 720.0, "2023"), (380.0, 720.0, "2024")];
+        let mut y = 720.0 - distance;
+        for (first, second, before, now) in
+            [("Sales", "", "1,200", "1,300"), ("Other", "Income", "80", "90"), ("Total", "", "580", "590")]
+        {
+            let down = if second.is_empty() { 0.0 } else { 12.0 };
+            texts.push((72.0, y, first));
+            texts.extend([ending(302.0, y - down / 2.0, before), ending(402.0, y - down / 2.0, now)]);
+            texts.push((72.0, y - down, second));
+            y -= down + distance;
+        }
+        texts.retain(|(.., text)| !text.is_empty());
+        let wanted = ["Item\t2023\t2024", "Sales\t1,200\t1,300", "Other Income\t80\t90", "Total\t580\t590"];
+        assert_table(at(&texts), &wanted);
     }
 }

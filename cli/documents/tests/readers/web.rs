@@ -93,6 +93,94 @@ fn scripts_and_styles_are_left_out() {
 }
 
 #[test]
+fn pages_in_frames_are_read() {
+    check(
+        "<p>a<iframe srcdoc='<title>no</title><style>i{display:none}</style><h1>Rent</h1>9&amp;amp;50 <i>no</i>' src=x>no</iframe>b <i>c</i>",
+        "a\n\n# Rent\n\n9&50\n\nb c\n",
+    );
+    check("<table><tr><td>a<td><iframe srcdoc='<p>1<p>2'></iframe><td>b</table>", "a | 1 2 | b\n");
+    check("<iframe src=x>no</iframe>b", "b\n");
+    // A frame has colours of its own.
+    check("<div style='color:#fff'><iframe srcdoc='<p>a'></iframe></div>b", "a\n\nb\n");
+    // Where it has no place, it is counted.
+    for (page, wanted) in [
+        (
+            "<table><tr><td>a<td><iframe srcdoc='<table><tr><td>1<td>2</table>'></iframe><td>b<tr><td>c<td>d<td>e</table>",
+            "a | | b\nc | d | e\n",
+        ),
+        ("<select><option>a<iframe srcdoc=q></iframe></select>", "◉ a\n"),
+    ] {
+        let document = read("page.html", page.as_bytes());
+        assert_eq!(
+            (document.text.as_str(), notes(&document).as_str()),
+            (wanted, "1 file in it left out: iframe")
+        );
+    }
+    for frame in [
+        "<iframe hidden srcdoc='no'></iframe>",
+        "<iframe width=1 height=1 srcdoc='no'></iframe>",
+        "<div style='display:none'><iframe srcdoc='no'></iframe></div>",
+        "<iframe style='visibility:hidden' srcdoc='no'></iframe>",
+    ] {
+        check_hidden(&format!("{frame}<p>yes"), "yes\n", 1);
+    }
+    let escaped = |page: &str| page.replace('&', "&amp;").replace('"', "&quot;");
+    let page = (0..6)
+        .rev()
+        .fold("end".to_owned(), |page, i| format!("{i} <iframe srcdoc=\"{}\"></iframe>", escaped(&page)));
+    let document = read("page.html", page.as_bytes());
+    assert_eq!(document.text, "0\n\n1\n\n2\n\n3\n\n4\n");
+    assert_eq!(notes(&document), "1 file in it left out: iframe");
+}
+
+#[test]
+fn pieces_of_text_in_drawings_stand_where_they_say() {
+    check(
+        "<svg><text><tspan x=0 y=10>Net</tspan><tspan x=0 dy=12>income</tspan> in <tspan>k</tspan>€</text></svg>",
+        "Net income in k€\n",
+    );
+    check(
+        "<svg><text>10<tspan dy=-5>6</tspan> H<tspan dy=5>2</tspan><tspan dy=-5>O</tspan></text></svg>",
+        "10 6 H2O\n",
+    );
+    check("<p>10<tspan x=0>6</tspan>", "106\n");
+    // Each letter may be a piece with its place, on the same line as the one before.
+    check(
+        "<svg><text><tspan x='0' y='0'>R</tspan><tspan x='7.1' y='0'>evenue</tspan></text><text y=9>1<tspan x='5' y='9.0'>,</tspan>\
+         <tspan x=8>250</tspan></text><text>20<tspan dy='0em'>24</tspan></text></svg>",
+        "Revenue\n1,250\n2024\n",
+    );
+}
+
+#[test]
+fn drawings_and_texts_in_the_order_of_reading_are_read() {
+    let package = "<package><manifest><item id='a' href='a.xhtml' media-type='application/xhtml+xml'/>\
+        <item id='b' href='b.svg' media-type='image/svg+xml'/><item id='c' href='c.txt' media-type='text/plain'/>\
+        <item id='d' href='d.svg' media-type='image/svg+xml'/><item id='e' href='e.svg' media-type='image/svg+xml'/>\
+        <item id='f' href='f.txt' media-type='text/plain'/>\
+        <item id='g' href='g.svg' media-type='image/svg+xml' fallback='h'/><item id='h' href='h.png' media-type='image/png'/></manifest>\
+        <spine><itemref idref='a'/><itemref idref='b'/><itemref idref='c'/><itemref idref='d'/><itemref idref='g'/></spine></package>";
+    let book = archive(&[
+        ("mimetype", "application/epub+zip"),
+        ("book.opf", package),
+        ("a.xhtml", "<html><body><p>One.</p></body></html>"),
+        (
+            "b.svg",
+            "<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'><title>no</title><text>Two</text><text>and <tspan>more</tspan></text></svg>",
+        ),
+        ("c.txt", "Three < four\n  & five\n"),
+        ("d.svg", "<svg xmlns='http://www.w3.org/2000/svg'><path d='M0 0'/></svg>"),
+        ("e.svg", "<svg><text>no</text></svg>"),
+        ("f.txt", "no"),
+        ("g.svg", "<svg><text>Six</text></svg>"),
+        ("h.png", "no"),
+    ]);
+    let document = read("book.epub", &book);
+    assert_eq!(document.text, "One.\n\nTwo\nand more\n\nThree < four\n  & five\n\nSix\n");
+    assert_eq!(notes(&document), "1 picture without text");
+}
+
+#[test]
 fn a_title_is_the_heading_of_a_page_without_one() {
     check("<title>Boats</title><p>x", "# Boats\n\nx\n");
     check("<title>Boats</title><h1>Rivers</h1>x", "# Rivers\n\nx\n");
@@ -651,10 +739,12 @@ fn pictures_without_a_description_are_counted() {
     let chapter =
         "<html><body><svg><image xlink:href='cover.png'/></svg><p>a<img src='x.png'/></p></body></html>";
     check_book(package, &[("OEBPS/1.xhtml", chapter)], "a\n", "2 pictures without text");
-    // One that is attached stands in the text.
+    // One that is attached stands in the text. Bytes of a picture that are text are left out, as damaged.
     let mail = "From: a@x\nMIME-Version: 1.0\nContent-Type: multipart/related; boundary=x\nTo: b@x\n\n--x\nContent-Type: text/html\n\n\
         <p>a<img src=cid:p>\n--x\nContent-Type: image/png\nContent-Disposition: inline\nContent-ID: <p>\n\nx\n--x--\n";
-    assert_eq!(notes(&read("a.eml", mail.as_bytes())), "1 picture without text");
+    let document = read("a.eml", mail.as_bytes());
+    assert_eq!(document.text, "From: a@x\nTo: b@x\n\na\n");
+    assert_eq!(notes(&document), "1 picture without text; 1 file in it left out: attachment");
 }
 
 #[test]

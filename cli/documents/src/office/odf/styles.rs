@@ -1,6 +1,6 @@
 //! Styles of OpenDocument: how text looks, and how lists and headings are numbered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::Problem;
@@ -117,19 +117,26 @@ impl ListStyle {
     }
 }
 
-/// What slides have in common: the style of their ground, and whether something is drawn before it.
+/// The masters of pages that no style begins: of texts and of tables. In a document without them, it is the first one.
+const USUAL_MASTERS: [&str; 2] = ["Standard", "Default"];
+
+/// What pages and slides have in common: the style of their ground, and whether something is drawn before it.
 #[derive(Debug, Default)]
 pub(super) struct Master {
     pub(super) style: Option<String>,
     pub(super) is_drawn: bool,
+    /// That of the page behind it.
+    next: Option<String>,
 }
 
 /// The styles of a document by their names.
 #[derive(Debug)]
 pub(super) struct Styles {
     looks: HashMap<String, Look>,
-    /// Masters of slides.
+    /// Masters of pages and slides, the name of the first one, and those that styles of paragraphs and tables name.
     masters: HashMap<String, Master>,
+    first_master: Option<String>,
+    named_masters: HashSet<String>,
     lists: HashMap<String, ListStyle>,
     pub(super) headings: ListStyle,
     /// The distance of tab stops where no style says it.
@@ -144,6 +151,8 @@ impl Default for Styles {
         Styles {
             looks: HashMap::new(),
             masters: HashMap::new(),
+            first_master: None,
+            named_masters: HashSet::new(),
             lists: HashMap::new(),
             headings: ListStyle::default(),
             tab_distance: None,
@@ -176,6 +185,7 @@ impl Styles {
                         }
                         "style" => {
                             let parent = element.attribute("parent-style-name");
+                            self.named_masters.extend(element.attribute("master-page-name"));
                             let list = element.attribute("list-style-name").filter(|list| !list.is_empty());
                             // Styles of a document itself have numbers as names, and are based on others.
                             let is_code = listings::is_style(&name()).then_some(true);
@@ -216,7 +226,9 @@ impl Styles {
                         }
                         "master-page" => {
                             let style = element.attribute_of("draw:style-name");
-                            master = Some((name(), Master { style, is_drawn: false }));
+                            let next = element.attribute("next-style-name");
+                            self.first_master.get_or_insert_with(name);
+                            master = Some((name(), Master { style, is_drawn: false, next }));
                         }
                         "image" | "custom-shape" | "rect" | "ellipse" | "circle" | "polygon"
                         | "regular-polygon" | "path" => {
@@ -270,6 +282,24 @@ impl Styles {
 
     pub(super) fn master(&self, name: &str) -> Option<&Master> {
         self.masters.get(name)
+    }
+
+    /// The masters of the document's pages: those that styles name, the usual one, and those behind them. Programs store masters
+    /// that no page has.
+    pub(super) fn used_masters(&self) -> HashSet<String> {
+        let is_master = |name: &&str| self.masters.contains_key(*name);
+        let mut open: Vec<&str> = USUAL_MASTERS.into_iter().filter(is_master).collect();
+        if open.is_empty() {
+            open.extend(self.first_master.as_deref());
+        }
+        open.extend(self.named_masters.iter().map(String::as_str).filter(is_master));
+        let mut used = HashSet::new();
+        while let Some(name) = open.pop() {
+            if used.insert(name.to_owned()) {
+                open.extend(self.masters.get(name).and_then(|master| master.next.as_deref()));
+            }
+        }
+        used
     }
 
     pub(super) fn list(&self, name: &str) -> Option<&ListStyle> {

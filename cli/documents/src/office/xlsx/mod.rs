@@ -8,6 +8,9 @@ mod format;
 mod headers;
 mod looks;
 mod sheet;
+mod threads;
+
+use std::collections::HashMap;
 
 use self::format::Formats;
 pub(super) use self::format::show;
@@ -42,6 +45,11 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     if let Some(styles) = relations.of_kind("styles") {
         book.formats.read(&archive.text(styles)?, styles)?;
     }
+    for people in relations.all("person") {
+        if let Some(text) = archive.text_if_whole(&people.target)? {
+            book.people.extend(threads::people(&text, &people.target));
+        }
+    }
     book.scheme = Scheme::of(&mut archive, &relations)?;
     let mut writer = Writer::default();
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Sheet);
@@ -74,6 +82,8 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
 #[derive(Default)]
 struct Book {
     strings: Vec<Text>,
+    /// The names of those who remark on cells, by their ids.
+    people: HashMap<String, String>,
     formats: Formats,
     /// The colours of shapes.
     scheme: Scheme,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::areas::{AreaPart, Merged, Shown};
 use super::drawn::{Control, Drawn};
-use super::{Book, RichText, Text, headers, unescaped};
+use super::{Book, RichText, Text, headers, threads, unescaped};
 use crate::Problem;
 use crate::color::Color;
 use crate::counts::Counts;
@@ -71,8 +71,14 @@ impl Sheet {
         sheet.drawn.read_boxes(archive, &relations, reader.controls)?;
         let has_rules = reader.has_rules || relations.of_kind("pivotTable").is_some();
         sheet.leave_out_white(has_rules, &mut book.counts);
+        for thread in relations.all("threadedComment") {
+            if let Some(text) = archive.text_if_whole(&thread.target)? {
+                sheet.comments.extend(threads::read(&text, &thread.target, &book.people));
+            }
+        }
+        let with_threads = sheet.comments.iter().map(|(cell, _)| cell.clone()).collect();
         for comments in relations.all("comments") {
-            sheet.comments(&archive.text(&comments.target)?, &comments.target)?;
+            sheet.comments(&archive.text(&comments.target)?, &comments.target, &with_threads)?;
         }
         for drawing in relations.all("drawing") {
             let drawn = Relations::of(archive, &drawing.target)?;
@@ -88,8 +94,8 @@ impl Sheet {
         self.rows.is_empty() && self.comments.is_empty() && self.drawn.is_empty()
     }
 
-    /// Reads the remarks.
-    fn comments(&mut self, text: &str, part: &str) -> Result<(), Problem> {
+    /// Reads the remarks. For older programs, copies of threads stand here, with the advice to get a newer one.
+    fn comments(&mut self, text: &str, part: &str, with_threads: &HashSet<String>) -> Result<(), Problem> {
         let (mut authors, mut cell, mut author) = (Vec::new(), String::new(), None);
         let (mut rich, mut in_author) = (RichText::default(), false);
         xml::read(part, text, |piece| {
@@ -108,9 +114,13 @@ impl Sheet {
                     let author = author
                         .and_then(|author| authors.get(author))
                         .filter(|author| !author.trim().is_empty());
+                    let is_of_thread = author.is_some_and(|author| author.starts_with(threads::AUTHOR));
                     let author =
                         author.map_or(String::new(), |author| format!("{} comments: ", author.trim()));
-                    self.comments.push((cell.clone(), author + &rich.take().text));
+                    let text = author + &rich.take().text;
+                    if !is_of_thread || !with_threads.contains(&cell) {
+                        self.comments.push((cell.clone(), text));
+                    }
                 }
                 Piece::Text(text) if in_author => {
                     if let Some(last) = authors.last_mut() {

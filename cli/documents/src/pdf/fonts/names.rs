@@ -2,6 +2,7 @@
 //! mathematical signs, all names of fonts whose glyphs are drawings (Type 3), and symbol fonts that name none. Such a font gets
 //! a table of its characters (`/ToUnicode`), which the interpreter reads. Names consist of parts, as Adobe's rules for names
 //! say. Which character a part is, the interpreter is asked: it knows the list of names, so that no second list is needed here.
+//! Names that are nothing but codes are read in `tex_codes.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,13 +20,15 @@ use read_fonts::tables::cmap::PlatformId;
 use read_fonts::{FontRef, TableProvider};
 
 use super::super::file::changes::{FIRST_OBJECT, MAX_OBJECTS, Objects};
-use super::tex_names;
+use super::{tex_codes, tex_names, type3};
 use crate::writer::symbols;
 
 /// Forms in forms that are looked into for fonts.
 const MAX_DEPTH: usize = 16;
 /// Fonts that get a table.
 const MAX_FONTS: usize = MAX_OBJECTS / 2;
+/// A font has so many codes.
+const CODES: usize = 256;
 /// The names of a font's program are looked for in so many bytes.
 const PROGRAM_HEAD: usize = 32 << 10;
 /// Parts of names that the interpreter is asked for at a time.
@@ -52,7 +55,7 @@ pub(in crate::pdf) fn tables(pdf: &Pdf) -> Objects {
     let characters = ask(&parts.into_iter().collect::<Vec<_>>());
     let mut objects = Vec::new();
     for (i, font) in fonts.names.iter().enumerate() {
-        let Some(table) = table(&font.names, &characters) else { continue };
+        let Some(table) = table(&font.names, &characters, &font.widths) else { continue };
         let number = FIRST_OBJECT + i;
         let Some(dictionary) = font.dictionary.data().strip_suffix(b">>") else { continue };
         let dictionary = [dictionary, format!(" /ToUnicode {number} 0 R >>").as_bytes()].concat();
@@ -68,6 +71,8 @@ struct NamedFont<'a> {
     id: ObjectIdentifier,
     dictionary: Dict<'a>,
     names: BTreeMap<u8, String>,
+    /// The widths of glyphs that are drawings by their codes, in sizes of the font.
+    widths: BTreeMap<u8, f64>,
 }
 
 /// The fonts of a document that need a table.
@@ -75,11 +80,37 @@ struct NamedFont<'a> {
 struct Fonts<'a> {
     names: Vec<NamedFont<'a>>,
     seen: BTreeSet<(i32, i32)>,
+    /// Numbers that several fonts may have, by their objects.
+    shared: HashMap<(i32, i32), Vec<f64>>,
 }
 
 impl<'a> Fonts<'a> {
     fn is_new(&mut self, id: ObjectIdentifier) -> bool {
         self.seen.insert((id.obj_number, id.gen_number))
+    }
+
+    /// The widths of a font's glyphs that are drawings.
+    fn widths(&mut self, font: &Dict<'_>) -> BTreeMap<u8, f64> {
+        if font.get::<Name<'_>>("Subtype").as_deref() != Some(b"Type3") {
+            return BTreeMap::new();
+        }
+        let (widths, matrix) = (self.numbers(font, "Widths"), self.numbers(font, "FontMatrix"));
+        let first = font.get::<i64>("FirstChar").unwrap_or_default();
+        let scale = matrix.first().copied().unwrap_or(0.001);
+        let codes = (0..).map_while(|i| first.checked_add(i)).map(u8::try_from);
+        codes.zip(widths).filter_map(|(code, width)| Some((code.ok()?, width * scale))).collect()
+    }
+
+    /// The numbers of an array of a font. Many fonts may share it, and to find the end of a long one takes time.
+    fn numbers(&mut self, font: &Dict<'_>, key: &str) -> Vec<f64> {
+        let read = || {
+            let numbers = font.get::<Array<'_>>(key);
+            numbers.map(|numbers| numbers.iter().take(CODES).collect()).unwrap_or_default()
+        };
+        match font.get_ref(key).map(ObjectIdentifier::from) {
+            Some(id) => self.shared.entry((id.obj_number, id.gen_number)).or_insert_with(read).clone(),
+            None => read(),
+        }
     }
 
     /// Adds those of a page or a form, and of the forms that it draws.
@@ -91,7 +122,9 @@ impl<'a> Fonts<'a> {
                 && let Some(dictionary) = resources.fonts.get::<Dict<'_>>(&*key)
                 && let Some(names) = names(&dictionary)
             {
-                self.names.push(NamedFont { id, dictionary, names });
+                let widths = self.widths(&dictionary);
+                let names = tex_codes::names(&names, &widths).unwrap_or(names);
+                self.names.push(NamedFont { id, dictionary, names, widths });
             }
         }
         if depth == MAX_DEPTH {
@@ -247,12 +280,18 @@ fn characters_of(part: &str, asked: &HashMap<String, String>) -> Option<String> 
     several(part).or_else(|| known(part)).or_else(|| known(tex_names::without_size(part)?))
 }
 
-/// The table of characters of a font; none if no name is known.
-fn table(names: &BTreeMap<u8, String>, characters: &HashMap<String, String>) -> Option<String> {
+/// The table of characters of a font; none if no name is known. It has the widths that are given, too.
+fn table(
+    names: &BTreeMap<u8, String>,
+    characters: &HashMap<String, String>,
+    widths: &BTreeMap<u8, f64>,
+) -> Option<String> {
     let mut table = String::new();
     for (code, name) in names {
         let text: Option<String> = parts(name).map(|part| characters_of(part, characters)).collect();
         if let Some(text) = text.filter(|text| !text.is_empty()) {
+            let width = widths.get(code);
+            let text = width.map_or_else(|| text.clone(), |width| type3::with_width(&text, *width));
             let utf16: String = text.encode_utf16().map(|unit| format!("{unit:04x}")).collect();
             table += &format!("1 beginbfchar <{code:02x}> <{utf16}> endbfchar\n");
         }

@@ -112,9 +112,13 @@ impl Line {
             && (self.main_end - OVERLAP * size..last.end + size).contains(&glyph.x)
     }
 
-    /// Whether there is room for a glyph that goes back.
+    /// Whether there is room for a glyph that goes back. A value that stands beside the middle of two lines of its label is near
+    /// to both lines, but the lower line is none of the upper one.
     fn has_room(&self, glyph: &PlacedText) -> bool {
         let overlap = OVERLAP * glyph.size;
+        if !glyph.is_layer && (glyph.y - self.main.1).abs() > OTHER_LINE * self.main.0.max(glyph.size) {
+            return false;
+        }
         let is_apart = |other: &PlacedText| {
             other.is_space() || glyph.end <= other.x + overlap || glyph.x >= other.end - overlap
         };

@@ -137,8 +137,19 @@ impl Page<'_> {
                 Role::Svg
             }
             b"text" if self.svg > 0 => {
+                self.svg_height = height(tag, "y").or(Some(0.0));
                 self.writer.line();
                 Role::Line
+            }
+            b"tspan" if self.svg > 0 && self.changes_height(tag) => {
+                // A line begins, or it is moved up or down as an exponent is.
+                if tag.has("x") || tag.has("y") {
+                    self.writer.text(" ");
+                    Role::Word
+                } else {
+                    self.has_gap = true;
+                    Role::Gap
+                }
             }
             _ if is_block(name) => {
                 self.writer.paragraph();
@@ -160,6 +171,18 @@ impl Page<'_> {
                 }
             },
         }
+    }
+
+    /// Whether a piece of text in a drawing stands higher or lower than what is before it. Programs write pieces beside each
+    /// other that are no words: each letter with its place.
+    fn changes_height(&mut self, tag: &Tag) -> bool {
+        let is_moved = tag.has("dy") && height(tag, "dy") != Some(0.0);
+        if !tag.has("y") {
+            return is_moved;
+        }
+        let (before, now) = (self.svg_height, height(tag, "y"));
+        self.svg_height = now;
+        is_moved || now.is_none() || before != now
     }
 
     /// Writes the end of an element.
@@ -261,6 +284,13 @@ fn own_style(tag: &Tag, declared: &Declared) -> Option<ListStyle> {
 /// Tables that say of themselves that they are none.
 fn is_for_layout(tag: &Tag) -> bool {
     tag.is("role", "presentation") || tag.is("role", "none")
+}
+
+/// The first number of an attribute, without its unit.
+fn height(tag: &Tag, name: &str) -> Option<f64> {
+    let numbers = tag.attribute(name)?;
+    let number = numbers.split([' ', ',']).find(|number| !number.is_empty())?;
+    number.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '%').parse().ok()
 }
 
 fn is_block(name: &[u8]) -> bool {

@@ -82,6 +82,23 @@ pub(crate) fn write(
     counts: &mut Counts,
     linked: &mut Linked,
 ) -> Option<String> {
+    write_within(page, is_xml, places, writer, counts, linked, 0)
+}
+
+/// Writes a page that is in so many frames.
+fn write_frame(page: &str, writer: &mut Writer, counts: &mut Counts, frames: usize) {
+    write_within(page, false, &mut Places::new(), writer, counts, &mut |_, _| None, frames);
+}
+
+fn write_within(
+    page: &str,
+    is_xml: bool,
+    places: &mut Places,
+    writer: &mut Writer,
+    counts: &mut Counts,
+    linked: &mut Linked,
+    frames: usize,
+) -> Option<String> {
     let mut prepass = Prepass::default();
     // Most large pages have nothing that must be known before.
     let small = page.to_ascii_lowercase();
@@ -93,7 +110,7 @@ pub(crate) fn write(
     {
         read(page, is_xml, |token| prepass.token(token, linked));
     }
-    let mut page_writer = Page::new(writer, counts, prepass.finish(linked), places, is_xml);
+    let mut page_writer = Page::new(writer, counts, prepass.finish(linked), places, is_xml, frames);
     read(page, is_xml, |token| page_writer.token(token));
     page_writer.finish()
 }
@@ -117,7 +134,7 @@ struct Tag {
 impl Tag {
     /// The start of an element without attributes.
     fn named(name: &[u8]) -> Tag {
-        Tag { name: name.to_vec(), attributes: Vec::new(), is_closed: false }
+        Tag { name: name.to_vec(), ..Tag::default() }
     }
 
     /// The value of an attribute.

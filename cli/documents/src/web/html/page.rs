@@ -6,11 +6,15 @@ use super::css::{Counters, Counting, Declared, Siblings, Subject};
 use super::elements::{Elements, is_void};
 use super::feet::Feet;
 use super::math::{self, Math};
+use super::pictures::is_line;
 use super::prepass::{Prepass, is_tex};
 use super::{Places, Tag, Token};
 use crate::color::Color;
 use crate::counts::Counts;
 use crate::writer::{Level, Writer};
+
+/// Pages in frames within each other.
+const MAX_FRAMES: usize = 4;
 
 /// How the text of an element looks, and its parts unless they say otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,8 @@ pub(super) struct Page<'a> {
     pub(super) known: Prepass,
     places: &'a mut Places,
     is_xml: bool,
+    /// How many frames are around the page.
+    frames: usize,
     /// Whether the body has begun, which HTML need not write.
     has_body: bool,
     pub(super) elements: Elements<Open>,
@@ -77,6 +83,8 @@ pub(super) struct Page<'a> {
     pub(super) choices: Option<Choices>,
     pub(super) preformatted: usize,
     pub(super) svg: usize,
+    /// Where the last piece of text in a drawing stands, if that is a number.
+    pub(super) svg_height: Option<f64>,
     title: Writer,
     pub(super) titles: usize,
     pub(super) has_heading: bool,
@@ -95,6 +103,7 @@ impl<'a> Page<'a> {
         known: Prepass,
         places: &'a mut Places,
         is_xml: bool,
+        frames: usize,
     ) -> Page<'a> {
         Page {
             writer,
@@ -102,6 +111,7 @@ impl<'a> Page<'a> {
             known,
             places,
             is_xml,
+            frames,
             has_body: is_xml,
             elements: Elements::default(),
             around: Vec::new(),
@@ -119,6 +129,7 @@ impl<'a> Page<'a> {
             choices: None,
             preformatted: 0,
             svg: 0,
+            svg_height: None,
             title: Writer::default(),
             titles: 0,
             has_heading: false,
@@ -289,6 +300,9 @@ impl<'a> Page<'a> {
         self.begin_place(tag);
         let subject = self.subject(tag);
         if self.skips(tag) {
+            if name == b"iframe" {
+                self.frame(tag, subject.as_ref());
+            }
             self.pass(subject);
             self.script = (name == b"script" && is_tex(tag)).then(String::new);
             let is_empty = is_void(name) || (tag.is_closed && self.is_xml);
@@ -484,6 +498,27 @@ impl<'a> Page<'a> {
             },
             background,
         }
+    }
+
+    /// Writes the page that a frame has in an attribute of its own. What its address leads to is not known.
+    fn frame(&mut self, tag: &Tag, subject: Option<&Subject>) {
+        let Some(page) = tag.attribute("srcdoc").filter(|page| !page.trim().is_empty()) else { return };
+        let declared = self.declared(tag, subject);
+        let is_hidden = is_absent(tag, &declared) || declared.is_seen() == Some(false) || is_line(tag);
+        // A frame has colours and sizes of its own.
+        let look = self.look();
+        if is_hidden || self.is_absent() || look.is_invisible || look.is_outside {
+            return self.hide(&page);
+        }
+        // No browser shows a frame among choices. A table within a table would end its row.
+        let has_table = || page.to_ascii_lowercase().contains("<table");
+        let ends_row = self.tables.last() == Some(&false) && has_table();
+        if self.frames >= MAX_FRAMES || self.choices.is_some() || ends_row {
+            return self.counts.skipped_files.push("iframe");
+        }
+        self.writer.paragraph();
+        super::write_frame(&page, self.writer, self.counts, self.frames + 1);
+        self.writer.paragraph();
     }
 
     /// Writes what an element without content stands for.

@@ -38,11 +38,18 @@ fn is_ornament(tag: &Tag) -> bool {
     let has_source =
         ["src", "srcset", "data-src", "href", "xlink:href"].iter().any(|name| text(tag, name).is_some());
     let is_marked = tag.is("role", "presentation") || tag.is("role", "none") || tag.is("aria-hidden", "true");
-    let sides = ["width", "height"].map(|name| side(tag, name));
-    let is_line = sides.iter().flatten().any(|side| *side <= LINE);
-    let is_icon = sides.iter().all(|side| side.is_some_and(|side| side <= ICON));
+    let is_icon = sides(tag).iter().all(|side| side.is_some_and(|side| side <= ICON));
     let is_spacer = text(tag, "src").is_some_and(|source| source.to_ascii_lowercase().contains("spacer"));
-    !has_source || is_marked || is_line || is_icon || is_spacer
+    !has_source || is_marked || is_line(tag) || is_icon || is_spacer
+}
+
+/// Whether what an element shows is a line or less.
+pub(super) fn is_line(tag: &Tag) -> bool {
+    sides(tag).iter().flatten().any(|side| *side <= LINE)
+}
+
+fn sides(tag: &Tag) -> [Option<f32>; 2] {
+    ["width", "height"].map(|name| side(tag, name))
 }
 
 /// The length of a side in pixels, if the element itself says it.

@@ -18,13 +18,17 @@ impl Body<'_> {
     /// It is damaged or too long.
     pub(in crate::office::odf) fn read_headers(&mut self, styles: &str) -> Result<(), Problem> {
         let mut outer = None::<Writer>;
+        let (used, mut is_used) = (self.styles.used_masters(), false);
         xml::read(STYLES, styles, |piece| {
             match piece {
+                Piece::Start(element) if element.name == "master-page" => {
+                    is_used = used.contains(&element.attribute_of("style:name").unwrap_or_default());
+                }
                 Piece::Start(element) if outer.is_none() => {
                     let is_shown = element.attribute("display").is_none_or(|value| value != "false");
                     let is_one =
                         [HEADERS, FOOTERS].iter().any(|names| names.contains(&element.name.as_str()));
-                    outer = (is_one && is_shown).then(|| mem::take(&mut self.writer));
+                    outer = (is_one && is_shown && is_used).then(|| mem::take(&mut self.writer));
                 }
                 Piece::End(name) if self.skipping == 0 && HEADERS.contains(&name.as_str()) => {
                     self.end_header(outer.take(), false);

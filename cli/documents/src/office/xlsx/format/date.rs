@@ -19,7 +19,8 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// A number as a date or a time.
+/// A number as a date or a time, without its sign. `None` if spreadsheets do not show it. Below zero, Excel shows dates and
+/// times in the count from 1904 only, and `####` else. A time is what people mean there (`-1:30`), and what others show.
 pub(super) fn date(tokens: &[Token], number: f64, is_1904: bool) -> Option<String> {
     let has_half = tokens.iter().any(|token| matches!(token, Token::Half(_)));
     let is_elapsed = tokens.iter().any(|token| matches!(token, Token::Elapsed(..)));
@@ -31,6 +32,14 @@ pub(super) fn date(tokens: &[Token], number: f64, is_1904: bool) -> Option<Strin
     let has_fractions = fractions.clone().next() == Some(&Token::Point);
     let has_time =
         has_half || is_elapsed || tokens.iter().any(|token| matches!(token, Token::Date('h' | 's', _)));
+    let has_day = !has_time
+        || tokens.iter().any(|token| {
+            matches!(token, Token::Date('y' | 'd' | 'a' | 'e' | 'g' | 'b', _) | Token::Date('m', 3..))
+        });
+    if number < 0.0 && has_day && !is_1904 {
+        return None;
+    }
+    let number = number.abs();
     let moment = Moment::of(number, is_1904, if has_time && !has_fractions { 1000 } else { 1 })?;
     let total = if is_elapsed {
         (number * 86_400.0 + if has_fractions { 0.0 } else { 0.5 }).floor() as i64

@@ -111,11 +111,14 @@ pub(in crate::office) fn show(code: &str, number: f64, is_1904: bool) -> String 
         .iter()
         .any(|token| matches!(token, Token::Date(..) | Token::Elapsed(..) | Token::Half(_)));
     let shown = match is_date {
-        true => date(&section.tokens, number, is_1904).unwrap_or_else(|| general(number)),
+        true => match date(&section.tokens, number, is_1904) {
+            Some(shown) => shown,
+            None => return general(number),
+        },
         false => decimal(&section.tokens, number.abs()),
     };
     let is_nothing = shown.chars().all(|c| !c.is_ascii_digit() || c == '0');
-    let sign = if has_sign && !is_date && !is_nothing { "-" } else { "" };
+    let sign = if has_sign && !is_nothing { "-" } else { "" };
     format!("{sign}{}", shown.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
@@ -198,6 +201,31 @@ mod tests {
             assert_eq!(show(code, number, false), wanted, "{code} {number}");
         }
         assert_eq!(show("yyyy", 0.0, true), "1904");
+    }
+
+    #[test]
+    fn times_below_zero_have_a_sign() {
+        for is_1904 in [false, true] {
+            for (code, number, wanted) in [
+                ("[h]:mm", -0.0625, "-1:30"),
+                ("[h]:mm:ss", -1.5, "-36:00:00"),
+                ("h:mm", -0.0625, "-1:30"),
+                ("h:mm AM/PM", -0.0625, "-1:30 AM"),
+                ("mm:ss.0", -0.000_1, "-00:08.6"),
+                ("[h]:mm;-[h]:mm", -0.0625, "-1:30"),
+                ("[h]:mm;([h]:mm)", -0.0625, "(1:30)"),
+                ("[h]:mm", -0.000_001, "0:00"),
+            ] {
+                assert_eq!(show(code, number, is_1904), wanted, "{code} {number}");
+            }
+        }
+        // Dates only in the count from 1904.
+        for (code, number, wanted) in
+            [("yyyy-mm-dd", -1.0, "-1904-01-02"), ("d.m.yyyy h:mm", -1.5, "-2.1.1904 12:00")]
+        {
+            assert_eq!(show(code, number, true), wanted, "{code} {number}");
+            assert_eq!(show(code, number, false), number.to_string(), "{code} {number}");
+        }
     }
 
     #[test]

@@ -324,8 +324,30 @@ fn is_same_line(a: &TextLine, b: &TextLine) -> bool {
     (a.y - b.y).abs() < SAME_LINE * a.size.max(b.size)
 }
 
-/// Each line of these cells as a row; none if they are columns of text.
+/// Whether the first cell is a label of one line in the middle of several rows, which the lines of all others are: they stand
+/// beside each other, and there are numbers in them.
+fn is_label_of_rows(label: &Region, others: &[&Region]) -> bool {
+    let ([line], [first, more @ ..]) = (label.lines.as_slice(), others) else { return false };
+    let are_beside = |other: &&Region| {
+        other.lines.len() == first.lines.len()
+            && other.lines.iter().zip(&first.lines).all(|(a, b)| is_same_line(a, b))
+    };
+    let middle = (first.lines[0].y + first.lines[first.lines.len() - 1].y) / 2.0;
+    first.lines.len() > 1
+        && (line.y - middle).abs() < SAME_LINE * line.size
+        && !first.lines.iter().any(|other| is_same_line(line, other))
+        && !more.is_empty()
+        && more.iter().all(are_beside)
+        && others.iter().any(|other| other.lines.iter().all(|line| line.is_number))
+}
+
+/// Each line of these cells as a row; none if they are columns of text. A label in the middle of the rows is in each of them.
 fn rows_of_lines(cells: &[&Region], spanning: Vec<(usize, String)>) -> Option<Vec<Vec<(usize, String)>>> {
+    let labels = (0..cells.len())
+        .find(|at| cells[*at].lines.len() > 1)
+        .filter(|at| cells[..*at].iter().all(|label| is_label_of_rows(label, &cells[*at..])))
+        .unwrap_or_default();
+    let (labels, cells) = cells.split_at(labels);
     let is_long = |cell: &&Region| {
         let characters: usize = cell.lines.iter().map(|line| line.text.chars().count()).sum();
         cell.lines.len() > 2 && characters > MAX_CHARACTERS * cell.lines.len()
@@ -353,7 +375,9 @@ fn rows_of_lines(cells: &[&Region], spanning: Vec<(usize, String)>) -> Option<Ve
         Some(row) => row.extend(spanning),
         None => rows.push(spanning),
     }
-    for row in &mut rows {
+    for (i, row) in rows.iter_mut().enumerate() {
+        let text = |text: &str| if i == 0 { text.to_owned() } else { beginning(text) };
+        row.extend(labels.iter().map(|label| (label.columns.start, text(&label.text))));
         row.sort_by_key(|(column, _)| *column);
     }
     Some(rows)
