@@ -151,7 +151,7 @@ impl Isa {
         }
     }
 
-    /// Whether this processor has fast products of bytes there: with AVX-512 VNNI, AVX-VNNI, AVX2, or ARM's dot products.
+    /// Whether it multiplies bytes fast on this processor: with AVX-512 VNNI, AVX-VNNI, AVX2, or ARM's dot products.
     pub fn has_bytes(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
