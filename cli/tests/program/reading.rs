@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::common::{DOCUMENT, Run, command, file, finished, many_tokens, scratch, tokens};
 
 const QUESTION: &str = "What is Mary's favorite number?";
+const ANSWER: &str = "Mary's favorite number is 34251.";
 
 /// A folder for caches that is empty, and a document.
 struct Setting {
@@ -23,8 +24,7 @@ impl Setting {
     fn new(name: &str, count: usize) -> Setting {
         let cache = scratch(&format!("reading-{name}"));
         let _ = fs::remove_dir_all(&cache);
-        let fact = "Mary's favorite number is 34251. ";
-        let text = format!("{name}. {fact}{}", tokens(count));
+        let text = format!("{name}. {ANSWER} {}", tokens(count));
         Setting { cache, document: file(&format!("reading-{name}.txt"), text) }
     }
 
@@ -99,8 +99,7 @@ fn a_killed_reading_goes_on_with_the_next_question() {
         let found = format!("found {}: {percent} % read", name(&setting.document));
         assert!(resumed.stderr.contains(&found), "{found}: {}", resumed.stderr);
         assert!(setting.files("part").is_empty(), "it is finished");
-        let whole = setting.run(&[&ask[..], flags, &["--disk-cache", "0"]].concat());
-        assert_eq!(resumed.ok(), whole.ok());
+        assert_eq!(resumed.ok().trim(), ANSWER);
     }
 }
 
@@ -114,7 +113,7 @@ fn an_interrupted_question_keeps_what_was_read() {
     assert!(run.stderr.contains(" is read and kept"), "{}", run.stderr);
     let resumed = setting.ask(&[]);
     assert!(resumed.stderr.contains("found ") && resumed.stderr.contains(" % read"), "{}", resumed.stderr);
-    assert_eq!(resumed.ok().trim(), "Mary's favorite number is 34251.");
+    assert_eq!(resumed.ok().trim(), ANSWER);
 }
 
 #[test]
@@ -143,7 +142,7 @@ fn documents_are_read_ahead_and_found() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let asked = setting.run(&words);
     assert!(asked.stderr.contains("read before: "), "{}", asked.stderr);
-    assert_eq!(asked.ok().trim(), "Mary's favorite number is 34251.");
+    assert_eq!(asked.ok().trim(), ANSWER);
     assert!(setting.run(&read).ok().contains("which were read before"));
 }
 
