@@ -63,7 +63,7 @@ trait Rounding: ByteSimd {
     const LARGEST_KEY: f32 = ((1 << (Self::KEY_BITS - 1)) - 1) as f32;
     /// What is added to rounded keys, so that they are not negative where they must not be.
     const KEY_OFFSET: f32 = if Self::SIGNED || Self::KEYS < 4 { 0.0 } else { Self::OFFSET as f32 };
-    /// The same, or what is taken off weights where all bytes are signed.
+    /// What is added to keys of 8 bits, or taken off weights where all bytes are signed.
     const OFFSET: i32 = 1 << (Self::BITS - 1);
     /// The largest absolute value of rounded values.
     const LARGEST: f32 = (Self::OFFSET - 1) as f32;

@@ -174,7 +174,8 @@ fn add_pairs(pairs: __m256i, c: __m256i) -> __m256i {
 }
 
 /// Without AVX-VNNI pairs of products become 16 bits wide in between. With bytes of 7 bits four products fit: 4 * 127 * 63.
-/// Products of 16 bits take four multiplications for three. Sums of 2,048 products of 11 bits fit 32 bits.
+/// Queries and keys have 11 bits: products of 16 bits take four multiplications where those of 7 bits take three. Sums of 2,048
+/// products fit 32 bits.
 impl<const VNNI: bool> ByteSimd for Avx2With<VNNI> {
     const BITS: u32 = if VNNI { 8 } else { 7 };
     const KEY_BITS: u32 = if VNNI { 8 } else { 11 };
