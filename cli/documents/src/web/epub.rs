@@ -66,7 +66,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             Content::Text => (page.text, Vec::new()),
             Content::Page | Content::Drawing => {
                 let (mut writer, pictures) = (Writer::default(), counts.pictures);
-                html::write(&page.text, true, &mut missing, &mut writer, &mut counts, &mut linked);
+                html::write(&page.text, true, 0, &mut missing, &mut writer, &mut counts, &mut linked);
                 counts.unfilled_rows += writer.unfilled_rows();
                 let (places, file) = (writer.take_places(), writer.finish());
                 let is_picture = content == Content::Drawing && file.is_empty();

@@ -28,7 +28,7 @@ const PIXELS: &[&str] = &["jpeg", "jpg", "pjpeg", "png", "gif", "webp", "bmp", "
 /// It is no message, or has too much text.
 pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Problem> {
     let is_wide = decode::is_wide(bytes);
-    let bytes = readable(bytes, &mut parts);
+    let bytes = readable(bytes, is_wide, &mut parts);
     let message = MessageParser::default().parse(bytes.as_ref());
     let mut message = message.ok_or_else(|| Problem::Damaged { what: "it has no message".to_owned() })?;
     if is_wide {
@@ -236,9 +236,8 @@ fn undeclared(message: &Message, part: &MessagePart) -> Option<Vec<u8>> {
 }
 
 /// A message whose headers are UTF-8. Some programs write other characters as they are, or all of the message in wide ones.
-fn readable<'a>(bytes: &'a [u8], parts: &mut Parts) -> Cow<'a, [u8]> {
+fn readable<'a>(bytes: &'a [u8], is_wide: bool, parts: &mut Parts) -> Cow<'a, [u8]> {
     let end = [&b"\n\n"[..], b"\n\r\n"].into_iter().filter_map(|end| memchr::memmem::find(bytes, end)).min();
-    let is_wide = decode::is_wide(bytes);
     let (head, rest) = bytes.split_at(end.filter(|_| !is_wide).unwrap_or(bytes.len()));
     match (is_wide || std::str::from_utf8(head).is_err()).then(|| decode::text(head)) {
         Some(Ok(decoded)) => {

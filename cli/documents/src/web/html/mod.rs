@@ -67,37 +67,22 @@ pub(crate) fn to_text(page: &str, is_xml: bool, linked: &mut Linked) -> (String,
 /// The title of a page, if it has no heading of the first level, and its text.
 pub(crate) fn to_parts(page: &str, is_xml: bool, linked: &mut Linked) -> (Option<String>, String, Counts) {
     let (mut writer, mut counts) = (Writer::default(), Counts::default());
-    let title = write(page, is_xml, &mut Places::new(), &mut writer, &mut counts, linked);
+    let title = write(page, is_xml, 0, &mut Places::new(), &mut writer, &mut counts, linked);
     counts.unfilled_rows += writer.unfilled_rows();
     (title, writer.finish(), counts)
 }
 
-/// Writes a page, and tells the writer where its places are. Those that the page does not have remain in `places`. In XML,
-/// scripts and titles are elements as all others. Returns the title if the page has no heading of the first level.
+/// Writes a page that is in so many frames, and tells the writer where its places are. Those that the page does not have remain in
+/// `places`. In XML, scripts and titles are elements as all others. Returns the title if the page has no heading of the first
+/// level.
 pub(crate) fn write(
     page: &str,
     is_xml: bool,
-    places: &mut Places,
-    writer: &mut Writer,
-    counts: &mut Counts,
-    linked: &mut Linked,
-) -> Option<String> {
-    write_within(page, is_xml, places, writer, counts, linked, 0)
-}
-
-/// Writes a page that is in so many frames.
-fn write_frame(page: &str, writer: &mut Writer, counts: &mut Counts, frames: usize) {
-    write_within(page, false, &mut Places::new(), writer, counts, &mut |_, _| None, frames);
-}
-
-fn write_within(
-    page: &str,
-    is_xml: bool,
-    places: &mut Places,
-    writer: &mut Writer,
-    counts: &mut Counts,
-    linked: &mut Linked,
     frames: usize,
+    places: &mut Places,
+    writer: &mut Writer,
+    counts: &mut Counts,
+    linked: &mut Linked,
 ) -> Option<String> {
     let mut prepass = Prepass::default();
     // Most large pages have nothing that must be known before.

@@ -517,7 +517,8 @@ impl<'a> Page<'a> {
             return self.counts.skipped_files.push("iframe");
         }
         self.writer.paragraph();
-        super::write_frame(&page, self.writer, self.counts, self.frames + 1);
+        let (frames, mut places) = (self.frames + 1, Places::new());
+        super::write(&page, false, frames, &mut places, self.writer, self.counts, &mut |_, _| None);
         self.writer.paragraph();
     }
 
