@@ -10,22 +10,13 @@ fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
     prefill::run(isa, &Attention { int8: true, ..*call }, threads)
 }
 
-/// The errors of rounding beside those of bytes of 8 bits: AVX2 alone takes weights and values of 7 bits.
-fn coarseness(isa: Isa) -> f64 {
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => 2.0,
-        _ => 1.0,
-    }
-}
-
-/// Compares with the reference: rounding to 8 bits costs about 1 % of the results, more where few rows matter.
+/// Compares with the reference: rounding costs about 1 % of the results, more where few rows matter.
 #[track_caller]
 fn check(case: Case) {
     Data::new(case, 11).with(|call| compare(call, 0.02));
 }
 
-/// Compares with the reference. With 8 bits the mean error is at most this share of the results' mean size.
+/// Compares with the reference. The mean error is at most this share of the results' mean size.
 #[track_caller]
 fn compare(call: &Attention, share: f64) {
     let size = |x: &[f64]| (x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64).sqrt();
@@ -33,7 +24,6 @@ fn compare(call: &Attention, share: f64) {
     let rows: Vec<usize> = call.lanes.iter().map(|lane| lane.rows).collect();
     let shape = format!("{} wide, {} queries of {}, rows {rows:?}", call.head_dim, call.n_q, call.group);
     for isa in Isa::available() {
-        let share = share * coarseness(isa);
         for threads in [1, 3] {
             let (out, lse) = run(isa, call, threads);
             let errors: Vec<f64> = out.iter().zip(&want.out).map(|(a, b)| f64::from(*a) - b).collect();
