@@ -9,6 +9,34 @@ use unicode_segmentation::UnicodeSegmentation;
 const BROKEN_LINE: usize = 40;
 /// A sentence that is longer, in bytes, is one of a text without full stops: its lines count.
 const MAX_SENTENCE: usize = 600;
+/// Abbreviations behind which a sentence goes on, also with a capital letter. Those that may end one, such as "Inc.", are not
+/// among them.
+const ABBREVIATIONS: &[&str] = &[
+    "Mr", "Mrs", "Ms", "Messrs", "Mx", "Dr", "Prof", "St", "Rev", "Hon", "Gen", "Capt", "Lt", "Sgt", "Maj",
+    "Sen", "Gov", "Mme", "Mlle", "MM", "Mgr", "Hr", "Hrn", "Fr", "Dipl", "Ing", "Sra", "Srta", "Dra", "Dott",
+    "cf", "Cf", "vs", "viz", "al", "e.g", "i.e", "ca", "bzw", "ggf", "inkl", "vgl", "Vgl", "z.B", "d.h",
+];
+/// Abbreviations behind which a sentence goes on with a number. Alone they may be words: "No. He left."
+const REFERENCES: &[&str] = &[
+    "No", "Nos", "Nr", "Nrn", "Fig", "Figs", "Eq", "Eqs", "Sec", "Art", "Abs", "Ziff", "Vol", "Ch", "Chap",
+    "Ref", "Refs", "Abb", "Tab", "Kap", "Bd", "pp", "p",
+];
+/// Months that German writes behind a day with a full stop.
+const MONTHS: &[&str] = &[
+    "Januar",
+    "Jänner",
+    "Februar",
+    "März",
+    "April",
+    "Mai",
+    "Juni",
+    "Juli",
+    "August",
+    "September",
+    "Oktober",
+    "November",
+    "Dezember",
+];
 
 /// The sentences of a text in their order, without the white space around them.
 ///
@@ -73,18 +101,42 @@ fn begins(line: &str) -> bool {
 fn add_block(text: &str, block: Range<usize>, found: &mut Vec<Range<usize>>) {
     // A line break ends a sentence otherwise. The bytes stay where they are.
     let joined = text[block.clone()].replace(['\n', '\r'], " ");
-    for (at, sentence) in joined.split_sentence_bound_indices() {
-        let range = block.start + at..block.start + at + sentence.len();
+    let mut bounds = joined.split_sentence_bound_indices().peekable();
+    let mut start = 0;
+    while let Some((at, sentence)) = bounds.next() {
+        let end = at + sentence.len();
+        let joins = |next: &str| is_abbreviated(sentence, next) && end - start + next.len() <= MAX_SENTENCE;
+        if bounds.peek().is_some_and(|(_, next)| joins(next)) {
+            continue;
+        }
+        let range = block.start + start..block.start + end;
+        start = end;
         if range.len() <= MAX_SENTENCE {
             add(text, range, found);
             continue;
         }
-        let mut start = range.start;
+        let mut line_start = range.start;
         for line in text[range].split_inclusive('\n') {
-            add(text, start..start + line.len(), found);
-            start += line.len();
+            add(text, line_start..line_start + line.len(), found);
+            line_start += line.len();
         }
     }
+}
+
+/// Whether a full stop at the end of `sentence` is that of an abbreviation, a single letter or a day, so that `next` belongs to it.
+fn is_abbreviated(sentence: &str, next: &str) -> bool {
+    let Some(before) = sentence.trim_end().strip_suffix('.') else { return false };
+    let is_in_word = |sign: char| sign.is_alphanumeric() || sign == '.';
+    let word = &before[before.trim_end_matches(is_in_word).len()..];
+    let mut signs = word.chars();
+    // "So did I." ends a sentence.
+    let is_letter = signs.next().is_some_and(char::is_alphabetic) && signs.next().is_none() && word != "I";
+    let is_day = word.parse::<u8>().is_ok_and(|day| (1..=31).contains(&day));
+    let month = next.split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default();
+    is_letter
+        || ABBREVIATIONS.contains(&word)
+        || REFERENCES.contains(&word) && next.starts_with(|sign: char| sign.is_ascii_digit())
+        || is_day && MONTHS.contains(&month)
 }
 
 /// Adds a sentence, unless it has no letters and no digits.
@@ -120,6 +172,29 @@ mod tests {
         check("| a | 1 |\n| b | 2 |\nname\tvalue\n", &["| a | 1 |", "| b | 2 |", "name\tvalue"]);
         check("一。二三。", &["一。", "二三。"]);
         check("The price is 3.14 in 2020.\r\nNext.\r\n", &["The price is 3.14 in 2020.", "Next."]);
+    }
+
+    #[test]
+    fn abbreviations_end_no_sentence() {
+        let whole = [
+            "The locker belongs to Mr. Smith of St. Ives.",
+            "Prof. Dr. J. R. R. Tolkien wrote it (cf. Fig. 3 Overview, No. 7 Rome).",
+            "Art. 5 Abs. 2 Satz 1 gilt z. B. Montags seit dem 3. März 2024.",
+            "See Smith et al. Nature, 2019, e.g. Table 2.",
+        ];
+        whole.iter().for_each(|text| check(text, &[text]));
+        check(&format!("{} {}", whole[0], whole[1]), &whole[..2]);
+        let apart = [
+            "So did I.",
+            "It was chapter 3.",
+            "The firm is Boats Inc.",
+            "They left in March 3.",
+            "Nobody came.",
+        ];
+        check(&apart.join(" "), &apart);
+        check("A heading of Mr.\n\nSmith came.", &["A heading of Mr.", "Smith came."]);
+        let endless = "Mr. ".repeat(1000);
+        assert!(sentences(&endless).iter().all(|range| range.len() <= MAX_SENTENCE));
     }
 
     #[test]
