@@ -1,8 +1,8 @@
 //! Where in the documents an answer comes from: the sentences that it attended to while it was written.
 //!
 //! The session records what tokens of an answer attend to (`session/attention`). Here the tokens of the documents are found
-//! in the conversation, and what was paid to them is added up by sentence. Where several sentences got nearly as much, the words
-//! of the answer decide. `sentences` and `rank` are functions of texts and numbers only.
+//! in the conversation, and what was paid to them is added up by sentence. `sentences` and `rank` are functions of texts and
+//! numbers only.
 
 mod passage;
 mod places;
@@ -228,25 +228,16 @@ impl Session {
             token_ends.extend(place.token_ends.iter().map(|end| start + end));
             attention.extend_from_slice(&paid[place.first_token - from..][..place.token_ends.len()]);
         }
-        let written = &self.tokens()[before..answer.end.clamp(before, self.tokens().len())];
-        let written = String::from_utf8_lossy(&tokenizer.decode(written, false)).into_owned();
-        let evidence = Evidence {
-            text: &text,
-            token_ends: &token_ends,
-            attention: &attention,
-            answer: &written,
-            ..Evidence::default()
-        };
+        let evidence =
+            Evidence { text: &text, token_ends: &token_ends, attention: &attention, ..Evidence::default() };
         let source = |Ranked { range, weight }: Ranked| {
             let part = starts.partition_point(|(start, _)| *start <= range.start) - 1;
             let (start, part) = starts[part];
             Source { part, range: range.start - start..range.end - start, weight }
         };
         let is_pointed_at = attention.iter().any(|paid| *paid > 0.0);
-        let mut ranked =
-            if is_pointed_at { rank(&evidence, Ranking::Combined, usize::MAX) } else { Vec::new() };
+        let mut ranked = if is_pointed_at { rank(&evidence, Ranking::Attention, limit) } else { Vec::new() };
         ranked.retain(|ranked| ranked.weight >= MIN_WEIGHT);
-        ranked.truncate(limit);
         match ranked.is_empty() && limit > 0 {
             true => Ok(NoSources::NothingAttended.into()),
             false => Ok(Sources { found: ranked.into_iter().map(source).collect(), missing: None }),

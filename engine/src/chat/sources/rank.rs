@@ -10,9 +10,6 @@ use super::sentences::sentences;
 /// BM25's saturation of repeated words, and how much the length of a sentence counts (Robertson and Zaragoza 2009).
 const BM25: (f64, f64) = (1.2, 0.75);
 
-/// Sentences with at least this share of the best one's attention are compared with it by words.
-const NEARLY_BEST: f64 = 0.5;
-
 /// What is known of where an answer comes from.
 ///
 /// ```
@@ -26,9 +23,6 @@ const NEARLY_BEST: f64 = 0.5;
 /// let ranked = rank(&evidence, Ranking::Attention, 2);
 /// assert_eq!(&text[ranked[0].range.clone()], "The boat sank.");
 /// assert!(ranked[0].weight > ranked[1].weight);
-/// // Where a sentence has half of that or more, words decide.
-/// let evidence = Evidence { attention: &[0.0, 0.3, 0.6], ..evidence };
-/// assert_eq!(&text[rank(&evidence, Ranking::Combined, 1)[0].range.clone()], "Mary's favorite number is 34251.");
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evidence<'a> {
@@ -50,7 +44,7 @@ pub enum Ranking {
     /// By the attention that the answer paid to their tokens.
     #[default]
     Attention,
-    /// By attention. Those that have half as much as the best one, or more, come first, sorted by BM25 of the words of the answer.
+    /// By attention and BM25 of the words of the answer, in equal shares.
     Combined,
     /// By how many words they have in common with the answer.
     CommonWords,
@@ -68,21 +62,18 @@ pub struct Ranked {
 }
 
 /// The sentences that an answer comes from, at most `limit`, the best first. Sentences for which nothing speaks are left
-/// out. Of equal ones the first in the text comes first. With [`Ranking::Combined`] a sentence may come before others with a larger
-/// weight.
+/// out. Of equal ones the first in the text comes first.
 pub fn rank(evidence: &Evidence, ranking: Ranking, limit: usize) -> Vec<Ranked> {
     let sentences = sentences(evidence.text);
     let scores = match ranking {
-        Ranking::Attention | Ranking::Combined => attention(evidence, &sentences),
+        Ranking::Attention => attention(evidence, &sentences),
         Ranking::CommonWords => common_words(evidence, &sentences),
         Ranking::Bm25 => bm25(evidence, &sentences),
+        Ranking::Combined => combined(evidence, &sentences),
     };
     let all: f64 = scores.iter().sum();
     let mut order: Vec<usize> = (0..sentences.len()).filter(|index| scores[*index] > 0.0).collect();
     order.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]));
-    if ranking == Ranking::Combined {
-        sort_best_by_words(&mut order, &scores, evidence, &sentences);
-    }
     order.truncate(limit);
     let ranked =
         |index: usize| Ranked { range: sentences[index].clone(), weight: (scores[index] / all) as f32 };
@@ -153,14 +144,14 @@ fn bm25_of(query: &HashSet<String>, text: &str, sentences: &[Range<usize>]) -> V
     found.into_iter().map(score).collect()
 }
 
-/// Sorts those of the ordered sentences that have nearly the best score by the words that they have in common with the answer.
-/// Heads that look for a value look at all places that have it; the answer often says which is meant.
-fn sort_best_by_words(order: &mut [usize], scores: &[f64], evidence: &Evidence, sentences: &[Range<usize>]) {
-    let Some(best) = order.first().map(|index| scores[*index]) else { return };
-    let nearly_best = order.partition_point(|index| scores[*index] >= NEARLY_BEST * best);
-    let answer: HashSet<String> = words(evidence.answer).collect();
-    let common = bm25_of(&answer, evidence.text, sentences);
-    order[..nearly_best].sort_by(|one, other| common[*other].total_cmp(&common[*one]));
+fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
+    let shares = |scores: Vec<f64>| {
+        let all: f64 = scores.iter().sum();
+        scores.into_iter().map(move |score| if all > 0.0 { score / all } else { 0.0 })
+    };
+    let words: HashSet<String> = words(evidence.answer).collect();
+    let words = shares(bm25_of(&words, evidence.text, sentences));
+    shares(attention(evidence, sentences)).zip(words).map(|(paid, words)| paid + words).collect()
 }
 
 /// The words of a text in small letters.
