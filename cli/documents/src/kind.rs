@@ -90,6 +90,9 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Option<Kind>, Problem> 
         "html" | "htm" | "xhtml" | "xht" => Kind::Html,
         // Templates and programs that contain a page are source code, so their names decide.
         "" | "txt" if begins_a_page(head) => Kind::Html,
+        // Programs that export for Office write a page, or a saved page, under the names of its old files.
+        "doc" | "xls" if begins_a_page(head) || begins_a_bare_page(head) => Kind::Html,
+        "doc" | "xls" if begins_a_saved_page(head) => Kind::Mail,
         "md" | "markdown" => Kind::Markdown,
         "csv" | "tsv" => Kind::Csv,
         "ipynb" => Kind::Notebook,
@@ -102,6 +105,24 @@ pub(crate) fn detect(name: &str, bytes: &[u8]) -> Result<Option<Kind>, Problem> 
 
 pub(crate) fn binary(looks_like: &str) -> Problem {
     Problem::Binary { looks_like: looks_like.to_owned() }
+}
+
+/// Whether a text begins with what may begin a page of HTML that leaves out its first tags.
+fn begins_a_bare_page(head: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let rest = head.trim_start_matches('\u{feff}').trim_start();
+    ["<table", "<meta", "<head", "<style", "<body"].iter().any(|tag| {
+        let after = rest.strip_prefix(tag);
+        after.is_some_and(|after| after.starts_with(|c: char| c == '>' || c.is_whitespace()))
+    })
+}
+
+/// Whether a text begins with the headers of a message of several parts.
+fn begins_a_saved_page(head: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let headers = || head.lines().take_while(|line| !line.trim().is_empty());
+    let has = |name: &str| headers().any(|line| line.starts_with(name));
+    has("mime-version:") && has("content-type: multipart/")
 }
 
 /// Whether a text begins as a page of HTML does.
@@ -130,6 +151,18 @@ mod tests {
             ("page", b"\xef\xbb\xbf <!DOCTYPE HTML><p>x", Kind::Html),
             ("page", b"<?xml version='1.0'?>\n<html/>", Kind::Html),
             ("page.php", b"<!doctype html><?php ?>", Kind::Text),
+            ("statement.xls", b"<html xmlns:x='urn:x'><table>", Kind::Html),
+            ("statement.xls", b"\xef\xbb\xbf\n<table border=1><tr>", Kind::Html),
+            ("statement.xls", b"Date\tAmount\n", Kind::Text),
+            ("statement.xls", b"<tables> of text", Kind::Text),
+            ("letter.doc", b"<!DOCTYPE HTML><p>x", Kind::Html),
+            (
+                "minutes.doc",
+                b"MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\nx",
+                Kind::Mail,
+            ),
+            ("minutes.doc", b"MIME-Version: 1.0\n\nContent-Type: multipart/related", Kind::Text),
+            ("minutes.doc", b"Subject: x\nMIME-Version: 1.0 is a header.", Kind::Text),
             ("models.txt", b"GGUF is a format. BM, MZ and ID3 are words.", Kind::Text),
             ("main.rs", b"fn main() {}", Kind::Text),
             ("empty", b"", Kind::Text),

@@ -57,6 +57,15 @@ impl Scheme {
         });
     }
 
+    /// The colour that workbooks call by a number.
+    pub(super) fn numbered(&self, number: usize) -> Color {
+        const NAMES: [&str; 10] =
+            ["lt1", "dk1", "lt2", "dk2", "accent1", "accent2", "accent3", "accent4", "accent5", "accent6"];
+        let usual = if number == 0 { Color::WHITE } else { Color::Unknown };
+        let named = NAMES.get(number).and_then(|name| self.colors.get(*name)).copied();
+        named.filter(|color| *color != Color::Unknown).unwrap_or(usual)
+    }
+
     /// Reads how slides call the colours of the theme.
     pub(super) fn read_names(&mut self, part: &str, text: &str) {
         let _ = xml::read(part, text, |piece| {

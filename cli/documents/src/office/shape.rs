@@ -154,6 +154,8 @@ pub(super) struct ShapeLook {
     letters: Letters,
     texts: TextLooks,
     open: Open,
+    /// Depth within extensions. They keep colours that are not drawn, such as the fill that a shape had before.
+    extensions: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,6 +177,8 @@ impl ShapeLook {
 
     pub(super) fn start(&mut self, element: &Element, scheme: &Scheme) {
         match (self.open, element.name.as_str()) {
+            (_, "extLst") => self.extensions += 1,
+            _ if self.extensions > 0 => {}
             (_, "spPr") => self.open = Open::Properties,
             (Open::Properties, "ln") => self.open = Open::Line,
             (_, "fillRef") if element.attribute("idx").is_some_and(|index| index != "0") => {
@@ -198,6 +202,8 @@ impl ShapeLook {
 
     pub(super) fn end(&mut self, name: &str) {
         match (self.open, name) {
+            (_, "extLst") => self.extensions = self.extensions.saturating_sub(1),
+            _ if self.extensions > 0 => {}
             (_, "spPr" | "fillRef" | "fontRef") => self.open = Open::None,
             (Open::Line, "ln") => self.open = Open::Properties,
             (Open::Properties, _) => self.fill.end(name),
@@ -230,6 +236,7 @@ impl ShapeLook {
             letters: self.letters.over(&other.letters),
             texts: self.texts.over(&other.texts),
             open: Open::None,
+            extensions: 0,
         }
     }
 

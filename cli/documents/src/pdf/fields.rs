@@ -51,6 +51,8 @@ const TEXT_SIZE: f64 = 10.0;
 const MAX_TEXT_SIZE: f64 = 12.0;
 /// From one line of a field to the next, in sizes of its text.
 const LINE_PITCH: f64 = 1.2;
+/// Between the values of two fields there is so much room, in sizes of the text, however long the first one is.
+const ROOM: f64 = 0.5;
 /// Mean width of a letter in sizes of the text.
 const LETTER_WIDTH: f64 = 0.5;
 
@@ -293,7 +295,7 @@ impl<'a> Field<'a> {
         let lines = text.split(['\r', '\n']).filter(|line| !line.trim().is_empty());
         let place = |(i, line): (usize, &str)| {
             let y = place.y1 - size * (1.0 + LINE_PITCH * i as f64);
-            value(line.trim().to_owned(), place.x0, y, size, size)
+            value(line.trim().to_owned(), place, y, size, size)
         };
         lines.enumerate().map(place).collect()
     }
@@ -321,11 +323,13 @@ fn text(value: &Object<'_>) -> Option<String> {
 /// A value in the middle of its field.
 fn one_line(text: String, place: Rect) -> PlacedText {
     let size = (place.height() * 0.7).min(MAX_TEXT_SIZE);
-    value(text, place.x0, place.center().y - 0.3 * size, size, place.height().max(size))
+    value(text, place, place.center().y - 0.3 * size, size, place.height().max(size))
 }
 
-fn value(text: String, x: f64, y: f64, size: f64, height: f64) -> PlacedText {
-    let end = x + LETTER_WIDTH * size * text.chars().count() as f64;
+fn value(text: String, place: Rect, y: f64, size: f64, height: f64) -> PlacedText {
+    let x = place.x0;
+    let width = LETTER_WIDTH * size * text.chars().count() as f64;
+    let end = x + width.min(place.width() - ROOM * size).max(0.0);
     PlacedText {
         text: BfString::String(text),
         x,

@@ -8,6 +8,8 @@ use crate::{Converted, Note, Problem};
 
 /// Signs between the values of a row, the likeliest first.
 const SEPARATORS: &[u8] = b",;\t|";
+/// Those that no number has.
+const OTHERS: &[u8] = b";\t|";
 /// The separator is looked for in so many rows.
 const SAMPLE_ROWS: usize = 50;
 
@@ -61,6 +63,32 @@ fn separator(text: &str, is_quoted: bool) -> Option<u8> {
         // A comma in a sentence divides some rows only.
         (first > 1 && alike * 4 >= widths.len() * 3).then_some(alike * first.min(100))
     };
-    let scored = SEPARATORS.iter().filter_map(|separator| score(*separator).map(|score| (score, *separator)));
-    scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, separator)| separator)
+    let best_of = |separators: &[u8]| {
+        let scored = separators.iter().filter_map(|sign| score(*sign).map(|score| (score, *sign)));
+        scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, sign)| sign)
+    };
+    match (best_of(SEPARATORS), best_of(OTHERS)) {
+        (Some(b','), Some(other)) if has_decimal_commas(text, other, is_quoted) => Some(other),
+        (best, _) => best,
+    }
+}
+
+/// Whether all commas below the first row, which may have names, are those of decimal numbers, if this sign divides the rows.
+fn has_decimal_commas(text: &str, separator: u8, is_quoted: bool) -> bool {
+    let rows: Vec<_> =
+        reader(text, separator, is_quoted).into_records().take(SAMPLE_ROWS).flatten().collect();
+    let below_first = if rows.len() > 1 { &rows[1..] } else { &rows };
+    // A sign that only ends the rows divides nothing.
+    below_first.iter().any(|row| row.get(1).is_some_and(|value| !value.is_empty()))
+        && below_first.iter().flatten().all(|value| !value.contains(',') || is_decimal(value))
+}
+
+/// Whether a value is a number with one comma.
+fn is_decimal(value: &str) -> bool {
+    let value = value.trim();
+    let Some((whole, decimals)) = value.trim_start_matches(['-', '+']).split_once(',') else { return false };
+    whole.starts_with(|sign: char| sign.is_ascii_digit())
+        && whole.chars().all(|sign| sign.is_ascii_digit() || sign == '.')
+        && !decimals.is_empty()
+        && decimals.bytes().all(|digit| digit.is_ascii_digit())
 }

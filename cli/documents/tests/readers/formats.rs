@@ -905,6 +905,16 @@ fn tables_with_separators_are_tables() {
         "",
     );
     check("a.csv", b"a;1,5;b\nc;2,5;d\n", "a | 1,5 | b\nc | 2,5 | d\n", "");
+    // Commas within numbers, without names above them or with names that have commas, too.
+    check("a.csv", b"1,50;2,50;3\n2,25;0,75;9\n", "1,50 | 2,50 | 3\n2,25 | 0,75 | 9\n", "");
+    check("a.csv", b"Price, net;Number\n1,50;3\n2,75;4\n", "Price, net | Number\n1,50 | 3\n2,75 | 4\n", "");
+    check("a.csv", b"1,5\t2\n3,5\t4\n", "1,5 | 2\n3,5 | 4\n", "");
+    check("a.csv", b"a;b,c\nx;y,5\n", "a;b | c\nx;y | 5\n", "");
+    // Several commas in a value divide it, and so do those before a sign that only ends lines.
+    check("a.csv", b"1,2,3;\n4,5,6;\n", "1 | 2 | 3;\n4 | 5 | 6;\n", "");
+    check("a.csv", b"1,2;\n4,5;\n", "1 | 2;\n4 | 5;\n", "");
+    check("a.csv", b"1,5,10;20\n2,6,11;21\n", "1 | 5 | 10;20\n2 | 6 | 11;21\n", "");
+    check("a.csv", b"2024-01-01,5|6\n2024-01-02,7|8\n", "2024-01-01 | 5\\|6\n2024-01-02 | 7\\|8\n", "");
     check("a.tsv", b"a\tb\nc\td\n", "a | b\nc | d\n", "");
     check("a.csv", b"sep=|\na|b\n", "a | b\n", "");
     check(
@@ -919,6 +929,26 @@ fn tables_with_separators_are_tables() {
         "caf\u{e9} | x\nb | c\n",
         "decoded as windows-1252, which is a guess",
     );
+}
+
+/// Programs that export for Office write a page under the name of its old files.
+#[test]
+fn pages_under_names_of_old_office_files_are_read() {
+    let table =
+        "<table><tr><th>Day</th><th>In</th><th>Out</th></tr><tr><td>1</td><td></td><td>900</td></tr></table>";
+    let wanted = "Day | In | Out\n1 | | 900\n";
+    check("statement.xls", format!("<html><body>{table}").as_bytes(), wanted, "");
+    check("statement.xls", table.as_bytes(), wanted, "");
+    let letter = b"<html><style>.x{display:none}</style><p>Dear Ann<p class=x>secret";
+    check("letter.doc", letter, "Dear Ann\n", "text that a reader does not see was left out in 1 place");
+    let minutes = format!(
+        "Subject: Export\nMIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html\n\n\
+         {table}\n--b--\n"
+    );
+    check("minutes.doc", minutes.as_bytes(), wanted, "");
+    check("statement.xls", b"Day\tOut\n1\t900\n", "Day\tOut\n1\t900\n", "");
+    let text = "Subject: is what it is about.\nMIME-Version: 1.0 is another header.\nBoth are at the top.\n";
+    check("headers.doc", text.as_bytes(), text, "");
 }
 
 #[test]

@@ -1204,6 +1204,19 @@ fn values_of_a_form_stand_beside_their_labels() {
     );
 }
 
+/// However long a value is, the next field is another one.
+#[test]
+fn values_of_fields_beside_each_other_are_apart() {
+    let made = form(
+        &[(72.0, 720.0, "Account and amount:")],
+        &[
+            "/FT /Tx /T (account) /V (1234567890123) /Rect [72 695 110 713]",
+            "/FT /Tx /T (amount) /V (450) /Rect [111 695 160 713]",
+        ],
+    );
+    assert_eq!(made.text(), "Account and amount:\n1234567890123 450\n");
+}
+
 #[test]
 fn a_list_shows_what_can_be_chosen() {
     let made = form(

@@ -2,6 +2,7 @@
 //! show a box.
 
 use crate::color::Color;
+use crate::office::fill::Scheme;
 use crate::office::sight::{self, Sight};
 use crate::package::xml::Element;
 
@@ -17,6 +18,10 @@ pub(super) struct Looks {
     open: Open,
     /// Whether the fill that is read has one colour.
     is_solid: bool,
+    /// The colours of the theme.
+    pub(super) scheme: Scheme,
+    /// Whether the workbook has a list of colours of its own.
+    pub(super) has_own_list: bool,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +53,7 @@ enum Open {
 impl Looks {
     pub(super) fn start(&mut self, element: &Element) {
         let number = |name: &str| element.attribute(name).and_then(|value| value.parse().ok()).unwrap_or(0);
+        let named = color(element, &self.scheme, self.has_own_list);
         let (font, fill) = (self.fonts.last_mut(), self.fills.last_mut());
         match (self.open, element.name.as_str(), font, fill) {
             (_, "fonts", ..) => self.open = Open::Fonts,
@@ -59,14 +65,14 @@ impl Looks {
                 let size = element.attribute("val").and_then(|size| size.parse::<f64>().ok());
                 font.is_tiny = size.is_some_and(|size| size <= TINY);
             }
-            (Open::Fonts, "color", Some(font), _) => font.color = Some(color(element)),
+            (Open::Fonts, "color", Some(font), _) => font.color = Some(named),
             (Open::Fills, "fill", ..) => self.fills.push(Color::Transparent),
             (Open::Fills, "patternFill", _, Some(fill)) => {
                 let kind = element.attribute("patternType").filter(|kind| kind != "none");
                 *fill = if kind.is_some() { Color::Unknown } else { Color::Transparent };
                 self.is_solid = kind.is_some_and(|kind| kind == "solid");
             }
-            (Open::Fills, "fgColor", _, Some(fill)) if self.is_solid => *fill = color(element),
+            (Open::Fills, "fgColor", _, Some(fill)) if self.is_solid => *fill = named,
             (Open::Fills, "gradientFill", _, Some(fill)) => *fill = Color::Unknown,
             (Open::Cells, "xf", ..) => {
                 let (code, font, fill) = (number("numFmtId"), number("fontId"), number("fillId"));
@@ -98,6 +104,11 @@ impl Looks {
         self.cells.get(style).and_then(|cell| self.fills.get(cell.fill)).copied()
     }
 
+    /// Whether something fills cells of a style.
+    pub(super) fn has_fill(&self, style: usize) -> bool {
+        self.fill(style).is_some_and(|fill| fill != Color::Transparent)
+    }
+
     /// Whether cells of a style are struck out.
     pub(super) fn is_struck(&self, style: usize) -> bool {
         self.font(style).is_some_and(|font| font.is_struck)
@@ -122,17 +133,37 @@ impl Looks {
     }
 }
 
-/// The colour of a font or a fill. The first colour of a theme and the tenth of the list are white.
-pub(super) fn color(element: &Element) -> Color {
+/// The colour of a font or a fill. Numbers 1 and 9 of the usual list are white, and no other one is nearly so.
+pub(super) fn color(element: &Element, scheme: &Scheme, has_own_list: bool) -> Color {
     let value = |name: &str| element.attribute(name);
-    let is_darker = value("tint").and_then(|tint| tint.parse::<f64>().ok()).is_some_and(|tint| tint < 0.0);
-    match (value("rgb"), value("theme").as_deref(), value("indexed").as_deref()) {
+    let tint = value("tint").and_then(|tint| tint.parse::<f64>().ok()).unwrap_or(0.0);
+    let color = match (value("rgb"), value("theme"), value("indexed")) {
         // How opaque it is counts for nothing, and some programs leave out these first two digits.
         (Some(digits), ..) => {
             let start = digits.len().saturating_sub(6);
             Color::of_digits(digits.get(start..).unwrap_or_default())
         }
-        (None, Some("0"), _) | (None, None, Some("1" | "9")) if !is_darker => Color::WHITE,
+        (None, Some(number), _) => number.parse().map_or(Color::Unknown, |number| scheme.numbered(number)),
+        (None, None, Some(number)) => match number.parse::<usize>() {
+            Ok(1 | 9) if !has_own_list => Color::WHITE,
+            Ok(..64) if !has_own_list => Color::NotWhite,
+            _ => Color::Unknown,
+        },
         _ => Color::Unknown,
+    };
+    tinted(color, tint)
+}
+
+/// A colour that is made lighter (from 0 to 1) or darker (from 0 to -1).
+fn tinted(color: Color, tint: f64) -> Color {
+    let tint = tint.clamp(-1.0, 1.0);
+    let part = |part: u8| match tint < 0.0 {
+        true => (f64::from(part) * (1.0 + tint)) as u8,
+        false => (f64::from(part) + (255.0 - f64::from(part)) * tint) as u8,
+    };
+    match color {
+        Color::Known(r, g, b) => Color::Known(part(r), part(g), part(b)),
+        Color::NotWhite if tint > 0.0 => Color::Unknown,
+        color => color,
     }
 }

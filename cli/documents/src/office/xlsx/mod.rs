@@ -39,18 +39,18 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let workbook = Workbook::read(&mut archive, &part)?;
     let mut book = Book::default();
     book.formats.is_1904 = workbook.is_1904;
+    book.scheme = Scheme::of(&mut archive, &relations)?;
     if let Some(strings) = relations.of_kind("sharedStrings") {
         book.strings = strings_of(&archive.text(strings)?, strings)?;
     }
     if let Some(styles) = relations.of_kind("styles") {
-        book.formats.read(&archive.text(styles)?, styles)?;
+        book.formats.read(&archive.text(styles)?, styles, book.scheme.clone())?;
     }
     for people in relations.all("person") {
         if let Some(text) = archive.text_if_whole(&people.target)? {
             book.people.extend(threads::people(&text, &people.target));
         }
     }
-    book.scheme = Scheme::of(&mut archive, &relations)?;
     let mut writer = Writer::default();
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Sheet);
     for entry in &workbook.sheets {
@@ -198,7 +198,10 @@ impl RichText {
             "r" => self.next = Run::default(),
             "t" => self.in_text = self.reading == 0,
             "strike" => self.next.is_struck = element.is_on(),
-            "color" => self.next.is_white = looks::color(element).is_lost_on(Color::WHITE),
+            "color" => {
+                let color = looks::color(element, &Scheme::default(), false);
+                self.next.is_white = color.is_lost_on(Color::WHITE);
+            }
             "vertAlign" => {
                 self.next.level = match element.attribute("val").as_deref() {
                     Some("superscript") => Level::Raised,

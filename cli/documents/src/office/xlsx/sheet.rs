@@ -355,6 +355,7 @@ impl Reader {
     fn end_cell(&mut self, book: &mut Book) {
         let Some(cell) = self.cell.take() else { return };
         let value = cell.value.as_str();
+        let has_fill = book.formats.looks.has_fill(cell.style);
         let shared = || {
             value.trim().parse().ok().and_then(|at: usize| book.strings.get(at).cloned()).unwrap_or_default()
         };
@@ -381,11 +382,15 @@ impl Reader {
         if matches!(cell.kind.as_str(), "s" | "str" | "inlineStr") && book.formats.hides_text(cell.style) {
             book.counts.hidden += usize::from(!text.is_empty());
             text.clear();
-        } else if let Some(without_white) = without_white
-            && book.formats.looks.sight(cell.style, Some(Color::WHITE)) != Sight::Seen
-        {
-            book.counts.hidden += 1;
-            text = without_white;
+        } else if let Some(without_white) = without_white {
+            match book.formats.looks.sight(cell.style, Some(Color::WHITE)) {
+                Sight::Seen => {}
+                Sight::Uncertain if has_fill => book.counts.white += 1,
+                _ => {
+                    book.counts.hidden += 1;
+                    text = without_white;
+                }
+            }
         }
         let text = match cell.formula {
             Some(formula) if value.is_empty() && cell.kind != "str" => {
@@ -404,8 +409,11 @@ impl Reader {
         match book.formats.looks.sight(cell.style, None) {
             Sight::Hidden => book.counts.hidden += 1,
             sight => {
-                if sight == Sight::Uncertain {
-                    self.sheet.white.insert(cell.place);
+                match sight {
+                    // A fill whose colour is not known.
+                    Sight::Uncertain if has_fill => book.counts.white += 1,
+                    Sight::Uncertain => _ = self.sheet.white.insert(cell.place),
+                    _ => {}
                 }
                 self.sheet.rows.entry(cell.place.0).or_default().push((cell.place.1, text));
             }

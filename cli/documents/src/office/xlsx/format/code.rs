@@ -29,6 +29,8 @@ pub(super) enum Token {
 pub(super) struct Section {
     pub(super) condition: Option<(String, f64)>,
     pub(super) tokens: Vec<Token>,
+    /// Whether it has the place of a text.
+    is_of_text: bool,
 }
 
 /// The sections of a code.
@@ -56,6 +58,11 @@ pub(super) fn split(code: &str) -> Vec<String> {
 
 /// The section for a number, and whether the number keeps its sign.
 pub(super) fn choose(sections: &[Section], number: f64) -> (Option<&Section>, bool) {
+    // Behind those for numbers may be one for texts.
+    let sections = match sections {
+        [numbers @ .., text] if text.is_of_text && !numbers.is_empty() => numbers,
+        all => all,
+    };
     if sections.iter().any(|section| section.condition.is_some()) {
         let holds = |section: &&Section| match &section.condition {
             Some((sign, bound)) => match sign.as_str() {
@@ -72,7 +79,8 @@ pub(super) fn choose(sections: &[Section], number: f64) -> (Option<&Section>, bo
     }
     match sections {
         [one] => (Some(one), number < 0.0),
-        [positive, negative] => (Some(if number < 0.0 { negative } else { positive }), false),
+        [_, negative] if number < 0.0 => (Some(negative), negative.shows_signs()),
+        [positive, _] => (Some(positive), false),
         [positive, negative, zero, ..] => {
             let section = if number < 0.0 {
                 negative
@@ -81,13 +89,23 @@ pub(super) fn choose(sections: &[Section], number: f64) -> (Option<&Section>, bo
             } else {
                 positive
             };
-            (Some(section), false)
+            (Some(section), number < 0.0 && section.shows_signs())
         }
         [] => (None, false),
     }
 }
 
 impl Section {
+    /// Whether a number keeps its sign in a section for negative ones: as it is without a format, with at most white space.
+    fn shows_signs(&self) -> bool {
+        let is_plain = |token: &Token| match token {
+            Token::General => true,
+            Token::Text(text) => text.trim().is_empty(),
+            _ => false,
+        };
+        self.tokens.contains(&Token::General) && self.tokens.iter().all(is_plain)
+    }
+
     pub(super) fn parse(code: &str) -> Section {
         let mut section = Section::default();
         let mut rest = code;
@@ -129,7 +147,10 @@ impl Section {
                     section.tokens.push(Token::General);
                     length = "general".len();
                 }
-                '@' => section.tokens.push(Token::General),
+                '@' => {
+                    section.tokens.push(Token::General);
+                    section.is_of_text = true;
+                }
                 'A' | 'a' if lower.starts_with("am/pm") || lower.starts_with("a/p") => {
                     let is_short = lower.starts_with("a/p");
                     section.tokens.push(Token::Half(is_short));

@@ -11,6 +11,7 @@ use self::date::date;
 use self::number::{decimal, general};
 use super::looks::Looks;
 use crate::Problem;
+use crate::office::fill::Scheme;
 use crate::package::xml::{self, Piece};
 
 /// Longest code that is used, in bytes.
@@ -27,7 +28,9 @@ pub(super) struct Formats {
 
 impl Formats {
     /// Reads the part with the styles.
-    pub(super) fn read(&mut self, text: &str, part: &str) -> Result<(), Problem> {
+    pub(super) fn read(&mut self, text: &str, part: &str, scheme: Scheme) -> Result<(), Problem> {
+        self.looks.scheme = scheme;
+        self.looks.has_own_list = text.contains("indexedColors");
         xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => {
@@ -165,6 +168,12 @@ mod tests {
             (";;;", 5.0, ""),
             ("\"Nr. \"0", 7.0, "Nr. 7"),
             ("@", 5.0, "5"),
+            ("0.00;@", -5.0, "-5.00"),
+            ("0;(0);@", 0.0, "0"),
+            ("0;General", -5.0, "-5"),
+            ("General;-General", -5.0, "-5"),
+            ("0;(General)", -5.0, "(5)"),
+            ("[<1]0.00;@", -5.0, "-5.00"),
             ("0 e", 5.0, "5 e"),
         ] {
             assert_eq!(show(code, number, false), wanted, "{code} {number}");
@@ -214,6 +223,7 @@ mod tests {
                 ("mm:ss.0", -0.000_1, "-00:08.6"),
                 ("[h]:mm;-[h]:mm", -0.0625, "-1:30"),
                 ("[h]:mm;([h]:mm)", -0.0625, "(1:30)"),
+                ("[h]:mm:ss;@", -0.0625, "-1:30:00"),
                 ("[h]:mm", -0.000_001, "0:00"),
             ] {
                 assert_eq!(show(code, number, is_1904), wanted, "{code} {number}");
