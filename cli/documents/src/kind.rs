@@ -109,8 +109,8 @@ pub(crate) fn binary(looks_like: &str) -> Problem {
 
 /// Whether a text begins with what may begin a page of HTML that leaves out its first tags.
 fn begins_a_bare_page(head: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
-    let rest = head.trim_start_matches('\u{feff}').trim_start();
+    let head = in_small_letters(head);
+    let rest = head.trim_start();
     ["<table", "<meta", "<head", "<style", "<body"].iter().any(|tag| {
         let after = rest.strip_prefix(tag);
         after.is_some_and(|after| after.starts_with(|c: char| c == '>' || c.is_whitespace()))
@@ -119,16 +119,21 @@ fn begins_a_bare_page(head: &[u8]) -> bool {
 
 /// Whether a text begins with the headers of a message of several parts.
 fn begins_a_saved_page(head: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let head = in_small_letters(head);
     let headers = || head.lines().take_while(|line| !line.trim().is_empty());
     let has = |name: &str| headers().any(|line| line.starts_with(name));
     has("mime-version:") && has("content-type: multipart/")
 }
 
+/// The beginning of a text in small letters, without a mark of its byte order.
+fn in_small_letters(head: &[u8]) -> String {
+    String::from_utf8_lossy(head).trim_start_matches('\u{feff}').to_ascii_lowercase()
+}
+
 /// Whether a text begins as a page of HTML does.
 fn begins_a_page(head: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
-    let mut rest = head.trim_start_matches('\u{feff}').trim_start();
+    let head = in_small_letters(head);
+    let mut rest = head.trim_start();
     if rest.starts_with("<?xml")
         && let Some((_, after)) = rest.split_once("?>")
     {

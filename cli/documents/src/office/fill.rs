@@ -47,6 +47,8 @@ impl Scheme {
                 Piece::End(name) if name == "clrScheme" => in_scheme = false,
                 Piece::Start(element) if in_scheme && self.colors.len() < MAX_COLORS => {
                     match self.color(&element) {
+                        // The file need not say which colour that of the system is.
+                        Some(Color::Unknown) => {}
                         Some(color) => _ = self.colors.insert(std::mem::take(&mut name), color),
                         None => name = element.name,
                     }
@@ -61,9 +63,13 @@ impl Scheme {
     pub(super) fn numbered(&self, number: usize) -> Color {
         const NAMES: [&str; 10] =
             ["lt1", "dk1", "lt2", "dk2", "accent1", "accent2", "accent3", "accent4", "accent5", "accent6"];
-        let usual = if number == 0 { Color::WHITE } else { Color::Unknown };
-        let named = NAMES.get(number).and_then(|name| self.colors.get(*name)).copied();
-        named.filter(|color| *color != Color::Unknown).unwrap_or(usual)
+        NAMES.get(number).map_or(Color::Unknown, |name| self.of_theme(name))
+    }
+
+    /// A colour by its name in the theme.
+    fn of_theme(&self, name: &str) -> Color {
+        let usual = if name == "lt1" { Color::WHITE } else { Color::Unknown };
+        self.colors.get(name).copied().unwrap_or(usual)
     }
 
     /// Reads how slides call the colours of the theme.
@@ -95,9 +101,7 @@ impl Scheme {
                     "tx2" => "dk2",
                     name => name,
                 };
-                let name = self.names.get(&name).map_or(usual, String::as_str);
-                let usual = if name == "lt1" { Color::WHITE } else { Color::Unknown };
-                self.colors.get(name).copied().unwrap_or(usual)
+                self.of_theme(self.names.get(&name).map_or(usual, String::as_str))
             }
             "prstClr" => Color::parse(&value("val")),
             "scrgbClr" | "hslClr" => Color::Unknown,

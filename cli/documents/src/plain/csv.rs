@@ -8,8 +8,6 @@ use crate::{Converted, Note, Problem};
 
 /// Signs between the values of a row, the likeliest first.
 const SEPARATORS: &[u8] = b",;\t|";
-/// Those that no number has.
-const OTHERS: &[u8] = b";\t|";
 /// The separator is looked for in so many rows.
 const SAMPLE_ROWS: usize = 50;
 
@@ -63,14 +61,18 @@ fn separator(text: &str, is_quoted: bool) -> Option<u8> {
         // A comma in a sentence divides some rows only.
         (first > 1 && alike * 4 >= widths.len() * 3).then_some(alike * first.min(100))
     };
-    let best_of = |separators: &[u8]| {
-        let scored = separators.iter().filter_map(|sign| score(*sign).map(|score| (score, *sign)));
-        scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, sign)| sign)
+    let scored: Vec<(usize, u8)> =
+        SEPARATORS.iter().filter_map(|sign| score(*sign).map(|score| (score, *sign))).collect();
+    let others = match scored.as_slice() {
+        [(_, b','), others @ ..] => others,
+        all => all,
     };
-    match (best_of(SEPARATORS), best_of(OTHERS)) {
-        (Some(b','), Some(other)) if has_decimal_commas(text, other, is_quoted) => Some(other),
-        (best, _) => best,
-    }
+    let best_of = |scored: &[(usize, u8)]| {
+        let best = scored.iter().copied().reduce(|best, next| if next.0 > best.0 { next } else { best });
+        best.map(|(_, sign)| sign)
+    };
+    let (best, other) = (best_of(&scored), best_of(others));
+    other.filter(|other| best == Some(b',') && has_decimal_commas(text, *other, is_quoted)).or(best)
 }
 
 /// Whether all commas below the first row, which may have names, are those of decimal numbers, if this sign divides the rows.

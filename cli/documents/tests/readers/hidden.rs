@@ -591,16 +591,6 @@ fn layouts_tell_the_ground_of_slides() {
     let relation = |kind: &str, target: &str| {
         format!("<Relationships><Relationship Id='r' Type='x/{kind}' Target='../{target}'/></Relationships>")
     };
-    let white = |theme: &str| {
-        let styles = "<styleSheet><fonts><font/><font><color theme='0'/></font></fonts><cellXfs><xf/><xf fontId='1'/></cellXfs></styleSheet>";
-        let sheet = format!(
-            "<worksheet><sheetData><row r='1'><c r='A1' s='1' t='str'><v>{SECRET}</v></c><c r='B1' t='str'><v>b</v></c></row></sheetData></worksheet>"
-        );
-        let parts = [("xl/styles.xml", styles), ("xl/theme.xml", theme)];
-        check("a.xlsx", &xlsx(&[("name='S'", &sheet)], &parts), "b\n", HIDDEN);
-    };
-    // A theme need not say which colour that of the system is.
-    white("<a:theme><a:clrScheme><a:lt1><a:sysClr val='window'/></a:lt1></a:clrScheme></a:theme>");
     let theme = "<a:theme><a:clrScheme><a:dk1><a:sysClr val='windowText' lastClr='000000'/></a:dk1><a:lt1><a:sysClr val='window' lastClr='FFFFFF'/></a:lt1></a:clrScheme></a:theme>";
     let reference = "<p:bg><p:bgRef idx='1001'><a:schemeClr val='bg1'/></p:bgRef></p:bg>";
     let white = solid("<a:schemeClr val='lt1'/>");
@@ -840,6 +830,18 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_sheets() {
     check("a.xlsx", &sheet(1, 0, "<conditionalFormatting/>"), &shown, WHITE);
     check("a.xlsx", &sheet(0, 1, ""), "a ! | b\n", HIDDEN);
     check("a.xlsx", &sheet(3, 1, ""), &format!("a {SECRET}! | b\n"), "");
+}
+
+/// A theme need not say which colour that of the system is.
+#[test]
+fn white_of_the_system_is_white() {
+    let styles = "<styleSheet><fonts><font/><font><color theme='0'/></font></fonts><cellXfs><xf/><xf fontId='1'/></cellXfs></styleSheet>";
+    let theme = "<a:theme><a:clrScheme><a:lt1><a:sysClr val='window'/></a:lt1></a:clrScheme></a:theme>";
+    let sheet = format!(
+        "<worksheet><sheetData><row r='1'><c r='A1' s='1' t='str'><v>{SECRET}</v></c><c r='B1' t='str'><v>b</v></c></row></sheetData></worksheet>"
+    );
+    let parts = [("xl/styles.xml", styles), ("xl/theme.xml", theme)];
+    check("a.xlsx", &xlsx(&[("name='S'", &sheet)], &parts), "b\n", HIDDEN);
 }
 
 /// Headers of sheets are mostly white on a colour of the theme or of the list.

@@ -18,8 +18,6 @@ pub(super) struct Looks {
     open: Open,
     /// Whether the fill that is read has one colour.
     is_solid: bool,
-    /// The colours of the theme.
-    pub(super) scheme: Scheme,
     /// Whether the workbook has a list of colours of its own.
     pub(super) has_own_list: bool,
 }
@@ -51,9 +49,9 @@ enum Open {
 }
 
 impl Looks {
-    pub(super) fn start(&mut self, element: &Element) {
+    pub(super) fn start(&mut self, element: &Element, scheme: &Scheme) {
         let number = |name: &str| element.attribute(name).and_then(|value| value.parse().ok()).unwrap_or(0);
-        let named = color(element, &self.scheme, self.has_own_list);
+        let named = || color(element, scheme, self.has_own_list);
         let (font, fill) = (self.fonts.last_mut(), self.fills.last_mut());
         match (self.open, element.name.as_str(), font, fill) {
             (_, "fonts", ..) => self.open = Open::Fonts,
@@ -65,14 +63,14 @@ impl Looks {
                 let size = element.attribute("val").and_then(|size| size.parse::<f64>().ok());
                 font.is_tiny = size.is_some_and(|size| size <= TINY);
             }
-            (Open::Fonts, "color", Some(font), _) => font.color = Some(named),
+            (Open::Fonts, "color", Some(font), _) => font.color = Some(named()),
             (Open::Fills, "fill", ..) => self.fills.push(Color::Transparent),
             (Open::Fills, "patternFill", _, Some(fill)) => {
                 let kind = element.attribute("patternType").filter(|kind| kind != "none");
                 *fill = if kind.is_some() { Color::Unknown } else { Color::Transparent };
                 self.is_solid = kind.is_some_and(|kind| kind == "solid");
             }
-            (Open::Fills, "fgColor", _, Some(fill)) if self.is_solid => *fill = named,
+            (Open::Fills, "fgColor", _, Some(fill)) if self.is_solid => *fill = named(),
             (Open::Fills, "gradientFill", _, Some(fill)) => *fill = Color::Unknown,
             (Open::Cells, "xf", ..) => {
                 let (code, font, fill) = (number("numFmtId"), number("fontId"), number("fillId"));

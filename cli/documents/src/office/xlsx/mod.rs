@@ -44,7 +44,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
         book.strings = strings_of(&archive.text(strings)?, strings)?;
     }
     if let Some(styles) = relations.of_kind("styles") {
-        book.formats.read(&archive.text(styles)?, styles, book.scheme.clone())?;
+        book.formats.read(&archive.text(styles)?, styles, &book.scheme)?;
     }
     for people in relations.all("person") {
         if let Some(text) = archive.text_if_whole(&people.target)? {

@@ -78,20 +78,11 @@ pub(super) fn choose(sections: &[Section], number: f64) -> (Option<&Section>, bo
         return (sections.iter().take(3).find(holds), number < 0.0);
     }
     match sections {
-        [one] => (Some(one), number < 0.0),
-        [_, negative] if number < 0.0 => (Some(negative), negative.shows_signs()),
-        [positive, _] => (Some(positive), false),
-        [positive, negative, zero, ..] => {
-            let section = if number < 0.0 {
-                negative
-            } else if number == 0.0 {
-                zero
-            } else {
-                positive
-            };
-            (Some(section), number < 0.0 && section.shows_signs())
-        }
         [] => (None, false),
+        [one] => (Some(one), number < 0.0),
+        [_, negative, ..] if number < 0.0 => (Some(negative), negative.shows_signs()),
+        [_, _, zero, ..] if number == 0.0 => (Some(zero), false),
+        [positive, ..] => (Some(positive), false),
     }
 }
 

@@ -28,13 +28,12 @@ pub(super) struct Formats {
 
 impl Formats {
     /// Reads the part with the styles.
-    pub(super) fn read(&mut self, text: &str, part: &str, scheme: Scheme) -> Result<(), Problem> {
-        self.looks.scheme = scheme;
+    pub(super) fn read(&mut self, text: &str, part: &str, scheme: &Scheme) -> Result<(), Problem> {
         self.looks.has_own_list = text.contains("indexedColors");
         xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => {
-                    self.looks.start(&element);
+                    self.looks.start(&element, scheme);
                     let id = element.attribute("numFmtId").and_then(|id| id.parse().ok());
                     if element.name == "numFmt"
                         && let (Some(id), Some(code)) = (id, element.attribute("formatCode"))
