@@ -30,16 +30,16 @@
 
 use std::ops::Range;
 
-use super::{PANEL, Product, Scratch, Strips, Tile};
+use super::{PANEL, Product, Scratch, Strips, Tile, sparse};
 use crate::attention::Attention;
 use crate::decode::padded;
 use crate::exp::{exp2, rough_exp2};
-use crate::simd::{ByteKernel, ByteSimd, Isa, Loop, key_bytes};
+use crate::simd::{ByteKernel, ByteSimd, Isa, Kernel, Loop, Simd, key_bytes};
 
 /// Queries of a tile. They share the rounding of keys and values.
 pub(super) const TILE: usize = 4 * PANEL;
 /// Rows of a block, a multiple of four.
-const BLOCK: usize = 2 * super::BLOCK;
+pub(super) const BLOCK: usize = 2 * super::BLOCK;
 /// Blocks from which this way is taken.
 const MIN_BLOCKS: usize = 2;
 /// Tokens from which this way is taken: fewer would share the rounding of rows.
@@ -90,7 +90,6 @@ pub(super) fn is_used(isa: Isa, call: &Attention) -> bool {
         && call.head_dim <= MAX_HEAD_DIM
         && call.alibi.is_none()
         && call.softcap.is_none()
-        && call.groups.is_none()
         && !has_positions
         && old_rows.min(seen) >= super::BLOCK + MIN_BLOCKS * BLOCK
 }
@@ -158,6 +157,48 @@ impl<'a> Bytes<'a> {
             weight_scales: part(PANEL),
         }
     }
+
+    /// Adds the weights to the logits of the panel from query `panel` on, while `attend` runs.
+    pub(super) fn with_weights(
+        &mut self,
+        panel: usize,
+        weights: &[f32; PANEL],
+        attend: impl FnOnce(&mut Self),
+    ) {
+        let of_mean = 3 * panel + 2 * PANEL..3 * panel + 3 * PANEL;
+        let mut without = [0.0; PANEL];
+        without.copy_from_slice(&self.of_queries[of_mean.clone()]);
+        self.of_queries[of_mean.clone()].iter_mut().zip(weights).for_each(|(logit, weight)| *logit += weight);
+        attend(self);
+        self.of_queries[of_mean].copy_from_slice(&without);
+    }
+
+    /// Hides the rows of a block that have a logit above the limit of its query, in the panel from query `panel` on. They are
+    /// added to `chosen`, the first row of the block as `first`. Whether any row is left.
+    pub(super) fn choose(
+        &mut self,
+        isa: Isa,
+        panel: usize,
+        limits: &[f32; PANEL],
+        first: usize,
+        chosen: &mut Vec<usize>,
+    ) -> bool {
+        // Logits are in units of the query's scale, without those of the mean key.
+        let mut in_units = *limits;
+        let (scales, rest) = self.of_queries[3 * panel..].split_at(PANEL);
+        for ((limit, scale), of_mean) in in_units.iter_mut().zip(scales).zip(&rest[PANEL..]) {
+            *limit = (*limit - of_mean) / scale;
+        }
+        let before = chosen.len();
+        sparse::choose_rows(isa, self.logits, &in_units, first, chosen);
+        if chosen.len() > before {
+            // SAFETY: isa is present; a block of logits.
+            unsafe {
+                isa.enter(Largest { logits: self.logits.as_ptr(), largest: self.largest.as_mut_ptr() })
+            };
+        }
+        chosen.len() - before < BLOCK
+    }
 }
 
 impl Tile<'_> {
@@ -172,24 +213,33 @@ impl Tile<'_> {
         }
     }
 
-    /// Attends to [`rows_in_bytes`](Self::rows_in_bytes), once in a tile: takes its scratch memory for bytes.
+    /// Attends to [`rows_in_bytes`](Self::rows_in_bytes).
     pub(super) fn attend_in_bytes(&self, rows: Range<usize>, queries: usize, scratch: &mut Scratch) {
-        let Some(mut bytes) = scratch.bytes.take().filter(|_| !rows.is_empty()) else { return };
+        if rows.is_empty() {
+            return;
+        }
+        let Some(mut bytes) = scratch.bytes.take() else { return };
         self.find_mean(&rows, &mut bytes);
         let can_round = self.round_queries(queries, scratch, &mut bytes);
+        let (k, v) = (&self.lane.k, &self.lane.v);
         for start in rows.step_by(BLOCK) {
-            if !(can_round && self.round_block(start, &mut bytes)) {
+            let keys = |to: &mut [f32]| self.convert(k, start, BLOCK, to);
+            let values = |to: &mut [f32]| self.convert(v, start, BLOCK, to);
+            if !(can_round && self.round_block(keys, values, &mut bytes)) {
                 self.attend_in_f32(start..start + BLOCK, queries, scratch);
                 continue;
             }
             for first in (0..queries).step_by(PANEL) {
-                self.multiply_bytes(first, PANEL.min(queries - first), scratch, &mut bytes);
+                let columns = PANEL.min(queries - first);
+                self.multiply_rounded_keys(first, columns, scratch.d, &mut bytes);
+                self.add_rounded_values(first, columns, scratch, &mut bytes);
             }
         }
+        scratch.bytes = Some(bytes);
     }
 
-    /// The mean of some of the keys.
-    fn find_mean(&self, rows: &Range<usize>, bytes: &mut Bytes) {
+    /// The mean of some of the keys of these rows.
+    pub(super) fn find_mean(&self, rows: &Range<usize>, bytes: &mut Bytes) {
         let Bytes { mean, rows: row, .. } = bytes;
         mean.fill(0.0);
         for i in 0..MEAN_ROWS {
@@ -200,8 +250,8 @@ impl Tile<'_> {
         }
     }
 
-    /// Rounds the queries. Whether all can be.
-    fn round_queries(&self, queries: usize, scratch: &Scratch, bytes: &mut Bytes) -> bool {
+    /// Rounds the queries, and multiplies them with the mean key. Whether all can be rounded.
+    pub(super) fn round_queries(&self, queries: usize, scratch: &Scratch, bytes: &mut Bytes) -> bool {
         let (isa, d) = (self.isa, scratch.d);
         let Bytes { q, of_queries, mean, .. } = bytes;
         let key_floats = d * isa.key_bytes() / 4;
@@ -238,11 +288,16 @@ impl Tile<'_> {
         can_round
     }
 
-    /// Rounds a block of rows. Whether all can be.
-    fn round_block(&self, start: usize, bytes: &mut Bytes) -> bool {
-        let (isa, lane, d) = (self.isa, self.lane, self.call.head_dim);
+    /// Rounds a block of rows, which the functions write: `[d, BLOCK]` keys or values in f32. Whether all can be.
+    pub(super) fn round_block(
+        &self,
+        keys: impl Fn(&mut [f32]),
+        values: impl Fn(&mut [f32]),
+        bytes: &mut Bytes,
+    ) -> bool {
+        let (isa, d) = (self.isa, self.call.head_dim);
         let Bytes { rows, k, k_scales, v, v_scales, v_starts, mean, .. } = bytes;
-        self.convert(&lane.k, start, BLOCK, rows);
+        keys(rows);
         let keys = RoundKeys {
             rows: rows.as_ptr(),
             mean: mean.as_ptr(),
@@ -252,7 +307,7 @@ impl Tile<'_> {
         };
         // SAFETY: as for the queries.
         let can_round = unsafe { isa.enter_with_bytes(keys) };
-        self.convert(&lane.v, start, BLOCK, rows);
+        values(rows);
         let values = RoundColumns {
             from: rows.as_ptr(),
             stride: padded(d),
@@ -267,35 +322,46 @@ impl Tile<'_> {
         can_round && unsafe { isa.enter_with_bytes(values) }
     }
 
-    /// Attends to the rounded block with the queries `first .. first + columns` of a panel.
-    fn multiply_bytes(&self, first: usize, columns: usize, scratch: &mut Scratch, bytes: &mut Bytes) {
-        let (isa, d) = (self.isa, scratch.d);
-        let key_bytes = isa.key_bytes();
+    /// The logits of the rounded block with the queries `first .. first + columns` of a panel.
+    pub(super) fn multiply_rounded_keys(&self, first: usize, columns: usize, d: usize, bytes: &mut Bytes) {
+        let key_bytes = self.isa.key_bytes();
         let key_floats = d * key_bytes / 4;
-        let of_queries = bytes.of_queries[3 * first..][..3 * PANEL].as_ptr();
-        let state = scratch.state[3 * first..][..3 * PANEL].as_mut_ptr();
         bytes.largest.fill(f32::NEG_INFINITY);
+        let product = ByteProduct {
+            a: bytes.k.as_ptr().cast(),
+            a_row: d * key_bytes,
+            a_step: 4,
+            b: bytes.q[key_floats * first..][..key_floats * PANEL].as_ptr().cast(),
+            rows: BLOCK,
+            steps: self.call.head_dim * key_bytes / 4,
+            columns,
+            epilogue: Logits {
+                scales: bytes.k_scales.as_ptr(),
+                starts: bytes.of_queries[3 * first + PANEL..][..PANEL].as_ptr(),
+                logits: bytes.logits.as_mut_ptr(),
+                largest: bytes.largest.as_mut_ptr(),
+            },
+        };
+        // SAFETY: as for the queries.
+        unsafe { self.isa.enter_with_bytes(product) };
+    }
+
+    /// Adds the values of the rounded block, weighted by the softmax of its logits, to the sums of the same queries.
+    pub(super) fn add_rounded_values(
+        &self,
+        first: usize,
+        columns: usize,
+        scratch: &mut Scratch,
+        bytes: &mut Bytes,
+    ) {
+        let (isa, d) = (self.isa, scratch.d);
+        let state = scratch.state[3 * first..][..3 * PANEL].as_mut_ptr();
         // SAFETY: as for the queries.
         unsafe {
-            isa.enter_with_bytes(ByteProduct {
-                a: bytes.k.as_ptr().cast(),
-                a_row: d * key_bytes,
-                a_step: 4,
-                b: bytes.q[key_floats * first..][..key_floats * PANEL].as_ptr().cast(),
-                rows: BLOCK,
-                steps: self.call.head_dim * key_bytes / 4,
-                columns,
-                epilogue: Logits {
-                    scales: bytes.k_scales.as_ptr(),
-                    starts: of_queries.add(PANEL),
-                    logits: bytes.logits.as_mut_ptr(),
-                    largest: bytes.largest.as_mut_ptr(),
-                },
-            });
             isa.enter_with_bytes(Weigh {
                 logits: bytes.logits.as_ptr(),
                 largest: bytes.largest.as_ptr(),
-                of_queries,
+                of_queries: bytes.of_queries[3 * first..][..3 * PANEL].as_ptr(),
                 state,
                 weights: bytes.weights.as_mut_ptr().cast(),
                 scales: bytes.weight_scales.as_mut_ptr(),
@@ -582,6 +648,30 @@ impl Epilogue for Logits {
             }
             for j in Loop(0, N) {
                 S::store(self.largest.add(column + j * S::LANES), largest[j]);
+            }
+        }
+    }
+}
+
+/// The largest of the logits `[PANEL, BLOCK]` of each query. Safety: the pointers cover these shapes.
+struct Largest {
+    logits: *const f32,
+    largest: *mut f32,
+}
+
+impl Kernel for Largest {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for x in Loop(0, PANEL / S::LANES) {
+            // SAFETY: the struct's contract.
+            unsafe {
+                let mut largest = S::splat(f32::NEG_INFINITY);
+                for r in Loop(0, BLOCK) {
+                    largest = S::max(largest, S::load(self.logits.add(r * PANEL + x * S::LANES)));
+                }
+                S::store(self.largest.add(x * S::LANES), largest);
             }
         }
     }

@@ -10,8 +10,8 @@
 //! Rows that no query of the tile sees are not read; only the last blocks, on the causal diagonal, are
 //! masked. Threads take tiles from a shared counter, the longest first, since causal tiles are unequal.
 //!
-//! In sparse prefill (`sparse.rs`) a tile is one panel, and old rows are read in groups. Where [`Attention::int8`] is set and
-//! the processor multiplies bytes, old rows are multiplied in integers of 8 bits (`int8.rs`), in larger tiles.
+//! In sparse prefill (`sparse.rs`) old rows are read in groups. Where [`Attention::int8`] is set and the processor multiplies
+//! bytes, old rows are multiplied in integers of 8 bits (`int8.rs`), in larger tiles.
 //!
 //! [`decode`](crate::decode) is memory bound and reads every row once. Here a row is read once per tile,
 //! which is faster from about 16 queries per KV head on.
@@ -68,11 +68,7 @@ fn scratch_len_on(isa: Isa, call: &Attention) -> usize {
 
 /// Queries of a whole tile.
 fn tile_len(isa: Isa, call: &Attention) -> usize {
-    match call.groups {
-        Some(_) => PANEL, // fewer queries choose fewer groups
-        None if int8::is_used(isa, call) => int8::TILE,
-        None => TILE,
-    }
+    if int8::is_used(isa, call) { int8::TILE } else { TILE }
 }
 
 /// Computes the call together with the other threads, which pass the same arguments except `scratch`: each

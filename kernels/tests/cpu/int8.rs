@@ -3,7 +3,7 @@
 
 use kernels::{Attention, Isa, RowType, reference};
 
-use crate::common::{Case, Data, lane};
+use crate::common::{Case, Data, OnCpu, lane};
 use crate::prefill;
 
 fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
@@ -13,12 +13,12 @@ fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
 /// Compares with the reference: rounding costs about 1 % of the results, more where few rows matter.
 #[track_caller]
 fn check(case: Case) {
-    Data::new(case, 11).with(|call| compare(call, 0.02));
+    Data::new(case, 11).with(|call| compare(run, call, 0.02));
 }
 
 /// Compares with the reference. The mean error is at most this share of the results' mean size.
 #[track_caller]
-fn compare(call: &Attention, share: f64) {
+pub fn compare(run: OnCpu, call: &Attention, share: f64) {
     let size = |x: &[f64]| (x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64).sqrt();
     let want = reference::attend(call).unwrap();
     let rows: Vec<usize> = call.lanes.iter().map(|lane| lane.rows).collect();
@@ -138,7 +138,7 @@ fn windows_of_ordered_rows() {
 fn larger_logits_have_larger_errors() {
     for (key_size, share) in [(3.0, 0.05), (10.0, 0.3)] {
         let case = Case { key_size, group: 2, n_q: 40, ..Case::plain(128, 2, 1000) };
-        Data::new(case, 5).with(|call| compare(call, share));
+        Data::new(case, 5).with(|call| compare(run, call, share));
     }
 }
 
@@ -175,7 +175,7 @@ fn a_mean_key_is_taken_off() {
         }
         keys
     });
-    data.with_keys(&shifted, |call| compare(call, 0.02));
+    data.with_keys(&shifted, |call| compare(run, call, 0.02));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use kernels::prefill::{FIRST_ROWS, GROUP, RECENT_ROWS, groups_of, mean_groups};
 use kernels::{Attention, Groups, Isa, LaneView, RowTensor, RowType};
 
 use crate::common::{Case, Data, check_nan_on_cpu, check_on_cpu, lane};
-use crate::prefill;
+use crate::{int8, prefill};
 
 /// Runs the call with groups of all of its rows.
 fn run_with(share: f32, isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
@@ -40,9 +40,75 @@ fn run(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
     run_with(0.0, isa, call, threads)
 }
 
+/// The same, with old rows in integers of 8 bits where the processor multiplies bytes.
+fn run_in_bytes(isa: Isa, call: &Attention, threads: usize) -> (Vec<f32>, Vec<f32>) {
+    run(isa, &Attention { int8: true, ..*call }, threads)
+}
+
 #[track_caller]
 fn check(case: Case) {
     check_on_cpu(run, 0.0, case, 11, &[1, 3]);
+}
+
+/// Rows whose groups are more than a block in bytes.
+const ROWS_IN_BYTES: usize = 4000;
+/// What rounding may cost, as a share of the results' size. Means of more rows are smaller than in the tests without groups.
+const ALLOWED: f64 = 0.03;
+
+#[test]
+fn rows_of_every_type_are_read_in_bytes() {
+    for ty in RowType::ALL {
+        let case = Case { k_type: ty, v_type: ty, group: 3, n_q: 40, ..Case::plain(64, 2, ROWS_IN_BYTES) };
+        Data::new(case, 11).with(|call| int8::compare(run_in_bytes, call, ALLOWED));
+    }
+}
+
+#[test]
+fn rows_of_every_head_size_are_read_in_bytes() {
+    for head_dim in [8, 24, 40, 80, 128, 256] {
+        let case = Case { group: 2, n_q: 40, ..Case::plain(head_dim, 1, ROWS_IN_BYTES) };
+        Data::new(case, 11).with(|call| int8::compare(run_in_bytes, call, ALLOWED));
+    }
+}
+
+#[test]
+fn blocks_of_groups_alone_are_rounded() {
+    for (share, rows, is_rounded) in
+        [(0.0, 3352, false), (0.0, ROWS_IN_BYTES, true), (f32::INFINITY, ROWS_IN_BYTES, true)]
+    {
+        let data = Data::new(Case { n_q: 40, ..Case::plain(64, 1, rows) }, 3);
+        data.with(|call| {
+            let [exact, rounded] =
+                [false, true].map(|int8| run_with(share, Isa::best(), &Attention { int8, ..*call }, 1));
+            assert_eq!(exact != rounded, is_rounded && Isa::best().has_bytes(), "{rows} rows, share {share}");
+        });
+    }
+}
+
+#[test]
+fn groups_around_the_borders_of_blocks_in_bytes() {
+    for groups in [191, 192, 193, 203, 204, 384, 385] {
+        let rows = FIRST_ROWS + RECENT_ROWS + groups * GROUP + 40;
+        let case = Case { group: 2, n_q: 40, ..Case::plain(32, 1, rows) };
+        Data::new(case, 11).with(|call| int8::compare(run_in_bytes, call, ALLOWED));
+    }
+}
+
+#[test]
+fn lanes_of_different_lengths_in_bytes() {
+    let case = Case {
+        n_q: 50,
+        group: 4,
+        has_sink_logits: true,
+        lanes: vec![
+            lane(&[3, 0], ROWS_IN_BYTES, None),
+            lane(&[1, 5, 2], 3601, Some(&[3.5, 0.0, f32::NEG_INFINITY])),
+            lane(&[4], 50, Some(&[f32::NEG_INFINITY])),
+            lane(&[6], 0, None),
+        ],
+        ..Case::plain(64, 1, 1)
+    };
+    Data::new(case, 11).with(|call| int8::compare(run_in_bytes, call, ALLOWED));
 }
 
 #[test]
@@ -93,8 +159,14 @@ fn nan_in_a_row_reaches_the_output() {
 
 #[test]
 fn nan_in_an_old_row_reaches_the_output() {
-    let data = Data::new(Case { n_q: 20, ..Case::plain(64, 1, 1000) }, 4);
-    data.with(|call| {
+    for (rows, int8) in [(1000, false), (ROWS_IN_BYTES, true)] {
+        let data = Data::new(Case { n_q: 40, ..Case::plain(64, 1, rows) }, 4);
+        data.with(|call| check_nan_in_an_old_row(&Attention { int8, ..*call }));
+    }
+}
+
+fn check_nan_in_an_old_row(call: &Attention) {
+    {
         let lane = call.lanes[0];
         for rows in [&lane.k, &lane.v] {
             let mut bytes = rows.data.to_vec();
@@ -109,7 +181,7 @@ fn nan_in_an_old_row_reaches_the_output() {
                 assert!(out.chunks(64).all(|token| token[0].is_nan()), "share {share}, a key: {is_key}");
             }
         }
-    });
+    }
 }
 
 /// The query of token `t` of a call with one head.
@@ -155,26 +227,35 @@ fn attention_to_means(call: &Attention, t: usize) -> Vec<f64> {
 
 #[test]
 fn groups_that_are_not_read_count_with_their_means() {
-    let data = Data::new(Case { n_q: 20, ..Case::plain(40, 1, 2000) }, 3);
-    for isa in Isa::available() {
-        data.with(|call| {
-            let (out, _) = run_with(f32::INFINITY, isa, call, 2);
-            for (t, got) in out.chunks(call.head_dim).enumerate() {
-                let expected = attention_to_means(call, t);
-                let error =
-                    got.iter().zip(&expected).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
-                assert!(error < 1e-5, "{isa:?}: query {t} differs by {error}");
-            }
-        });
+    // Results are sums of 3,000 numbers of size 1: in bytes they differ by a hundredth of their size.
+    for (rows, int8, allowed) in [(2000, false, 1e-5), (ROWS_IN_BYTES, true, 2e-3)] {
+        let data = Data::new(Case { n_q: 40, ..Case::plain(40, 1, rows) }, 3);
+        for isa in Isa::available() {
+            data.with(|call| {
+                let (out, _) = run_with(f32::INFINITY, isa, &Attention { int8, ..*call }, 2);
+                for (t, got) in out.chunks(call.head_dim).enumerate() {
+                    let expected = attention_to_means(call, t);
+                    let errors = got.iter().zip(&expected).map(|(a, b)| (f64::from(*a) - b).abs());
+                    let error = errors.fold(0.0, f64::max);
+                    assert!(error < allowed, "{isa:?}: query {t} differs by {error}");
+                }
+            });
+        }
     }
 }
 
 #[test]
 fn a_group_that_a_query_looks_for_is_read_row_by_row() {
+    for (rows, int8) in [(2000, false), (ROWS_IN_BYTES, true)] {
+        let case = Case { n_q: 40, k_type: RowType::F32, v_type: RowType::F32, ..Case::plain(64, 1, rows) };
+        let data = Data::new(Case { key_size: 0.1, ..case }, 5);
+        data.with(|call| check_needle(&Attention { int8, ..*call }));
+    }
+}
+
+fn check_needle(call: &Attention) {
     const NEEDLE: usize = 777;
-    let case = Case { n_q: 20, k_type: RowType::F32, v_type: RowType::F32, ..Case::plain(64, 1, 2000) };
-    let data = Data::new(Case { key_size: 0.1, ..case }, 5);
-    data.with(|call| {
+    {
         // One key points where the tenth query does.
         let lane = call.lanes[0];
         let mut keys = lane.k.data.to_vec();
@@ -193,7 +274,7 @@ fn a_group_that_a_query_looks_for_is_read_row_by_row() {
         };
         assert!(error(0.01, 9) < 0.02, "{}", error(0.01, 9));
         assert!(error(f32::INFINITY, 9) > 0.5, "{}", error(f32::INFINITY, 9));
-    });
+    }
 }
 
 #[test]

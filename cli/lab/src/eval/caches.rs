@@ -45,9 +45,9 @@ pub enum Reading {
     /// The same as other commands do it where the processor has VNNI, AVX2 or ARM's dot products: attention multiplies old rows
     /// in integers of 8 bits, or of 7 and 11 bits with AVX2 alone
     Int8,
-    /// As exact, but old rows are read in groups of 16, and one by one only where a token looks there
+    /// As int8, but old rows are read in groups of 16, and one by one only where a token looks there
     Sparse,
-    /// Chunk by chunk; a head sees only the rows it has kept
+    /// As int8, but chunk by chunk; a head sees only the rows it has kept
     Streaming,
 }
 
@@ -109,7 +109,7 @@ impl Cache {
             profile: self.profile.clone(),
             types: self.types,
             prefill: self.reading.prefill(),
-            int8: self.reading == Reading::Int8,
+            int8: self.reading != Reading::Exact,
             ..SessionOptions::default()
         };
         match self.budget {
