@@ -12,7 +12,7 @@ use crate::devices::placement::{Place, Placement};
 use crate::kv::Layout;
 
 /// A group of rows is read row by row where it has at least this share of the softmax of any query that is computed with it.
-pub(crate) const READ_SHARE: f32 = 0.008;
+pub(crate) const READ_SHARE: f32 = 0.002;
 
 /// Memory for the means of groups of rows. Layers with heads alike use the same, one after the other.
 #[derive(Default)]

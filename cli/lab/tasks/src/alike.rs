@@ -11,7 +11,7 @@ use crate::sentences::sentences;
 use crate::{Data, Sample, SampleOptions, TaskError};
 
 /// Tokens that a model may answer with.
-pub const ANSWER_TOKENS: usize = 16;
+pub const ANSWER_TOKENS: usize = 32;
 
 /// Paragraphs that are alike.
 const PARAGRAPHS: usize = 12;

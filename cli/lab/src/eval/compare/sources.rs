@@ -24,8 +24,6 @@ pub struct Told {
     pub text: String,
     /// What is asked.
     pub question: String,
-    /// How the answer begins.
-    pub answer_prefix: String,
     /// Where right answers stand in the text, in bytes.
     pub needles: Vec<Range<usize>>,
     /// Where the text is in the prompt.
@@ -37,12 +35,12 @@ impl Told {
     pub fn new(
         format: &ChatFormat,
         prompt: &[u32],
-        [text, question, answer_prefix]: [&str; 3],
+        [text, question]: [&str; 2],
         needles: Vec<Range<usize>>,
     ) -> Option<Told> {
         let place = PromptBytes::new(format.tokenizer(), prompt).find(text)?;
-        let [text, question, answer_prefix] = [text, question, answer_prefix].map(str::to_owned);
-        Some(Told { text, question, answer_prefix, needles, place })
+        let [text, question] = [text, question].map(str::to_owned);
+        Some(Told { text, question, needles, place })
     }
 }
 
@@ -81,7 +79,7 @@ impl SourceRanks {
             token_ends,
             attention: &attention,
             question: &told.question,
-            answer: &format!("{}{answer}", told.answer_prefix),
+            answer,
         };
         let [heads, words, bm25, combined] = RANKINGS.map(|(_, ranking)| {
             let ranked = rank(&evidence, ranking, LIMIT);

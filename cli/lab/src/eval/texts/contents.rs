@@ -130,8 +130,10 @@ impl Source<'_> {
         };
         let score = Rc::new(score);
         wanted(samples, is_wanted, |sample| {
+            // As in the program, the whole answer is the model's own.
+            let sample = Sample { answer_prefix: String::new(), ..sample };
             let text = self.text(&sample, limit)?;
-            let parts = [&sample.context, &sample.question, &sample.answer_prefix].map(String::as_str);
+            let parts = [&sample.context, &sample.question].map(String::as_str);
             let Some(told) = Told::new(self.format, &text.document, parts, sample.needles.clone()) else {
                 return Err(not_as_it_is().into());
             };
