@@ -27,6 +27,8 @@ pub(crate) struct Counts {
     pub(crate) formulas: usize,
     /// Characters that are not known.
     pub(crate) unknown_characters: usize,
+    /// Characters that only the programs of fonts tell.
+    pub(crate) characters_of_programs: usize,
     /// Rows of tables that lost their columns.
     pub(crate) unfilled_rows: usize,
     /// Characters of pages that nobody sees.
@@ -115,6 +117,7 @@ impl Counts {
             Note::DynamicForms { forms } => (&mut self.dynamic_forms, *forms),
             Note::UnreadFormulas { formulas } => (&mut self.formulas, *formulas),
             Note::UnknownGlyphs { glyphs } => (&mut self.unknown_characters, *glyphs),
+            Note::CharactersOfPrograms { characters } => (&mut self.characters_of_programs, *characters),
             Note::LostColumns { rows } => (&mut self.unfilled_rows, *rows),
             Note::UnknownNumbers { places } => (&mut self.unknown_numbers, *places),
             Note::UnknownNumerals { places } => (&mut self.unknown_numerals, *places),
@@ -164,6 +167,7 @@ impl Counts {
             count(self.dynamic_forms, |forms| Note::DynamicForms { forms }),
             count(self.formulas, |formulas| Note::UnreadFormulas { formulas }),
             count(self.unknown_characters, |glyphs| Note::UnknownGlyphs { glyphs }),
+            count(self.characters_of_programs, |characters| Note::CharactersOfPrograms { characters }),
             count(self.unfilled_rows, |rows| Note::LostColumns { rows }),
             count(self.unknown_numbers, |places| Note::UnknownNumbers { places }),
             count(self.unknown_numerals, |places| Note::UnknownNumerals { places }),

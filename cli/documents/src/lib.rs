@@ -207,6 +207,11 @@ pub enum Note {
         /// Their number.
         glyphs: usize,
     },
+    /// Characters that the file does not tell. The program of their font does, with a table that is meant for something else.
+    CharactersOfPrograms {
+        /// Their number.
+        characters: usize,
+    },
     /// Text that a reader of the document does not see was left out.
     HiddenText {
         /// The number of places that had it.
@@ -342,6 +347,9 @@ impl fmt::Display for Note {
                 if *forms == 1 { "it" } else { "them" }
             ),
             Note::UnknownGlyphs { glyphs } => write!(f, "{glyphs} unknown character{}", s(*glyphs)),
+            Note::CharactersOfPrograms { characters } => {
+                write!(f, "{characters} character{} known only from the tables of fonts", s(*characters))
+            }
             Note::HiddenText { places } => {
                 write!(f, "text that a reader does not see was left out in {places} place{}", s(*places))
             }

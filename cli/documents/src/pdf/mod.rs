@@ -1,5 +1,5 @@
 //! PDF. The interpreter draws a page; what it draws is collected (`page.rs`), without what nobody sees (`canvas.rs`), and
-//! with what a file says besides its drawings: the names of glyphs (`fonts/`), texts in place of glyphs
+//! with what a file says besides its drawings: the names of glyphs and programs of fonts (`fonts/`), texts in place of glyphs
 //! (`actual_text.rs`), values of forms and comments (`fields.rs`), bookmarks and attachments (`file/`). `pictures.rs` finds
 //! pictures without text.
 //!
@@ -34,6 +34,7 @@ use self::file::bookmarks::Bookmarks;
 use self::file::changes::Objects;
 use self::file::page_tree::PageTree;
 use self::file::{attachments, changes, contents, layers};
+use self::fonts::programs::Programs;
 use self::layout::tables::carried::Carried;
 use self::layout::{PlacedText, letters};
 use self::page::PageText;
@@ -61,8 +62,9 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let page_tree = PageTree::of(&catalogue(&pdf));
     let pdf = changed(pdf, &page_tree.changed, password);
     let mut forms = forms::change(&pdf);
+    let fonts = fonts::names::find(&pdf);
     let mut objects = match changes::are_possible(&pdf) {
-        true => fonts::names::tables(&pdf),
+        true => fonts.tables,
         false if forms.repeated > 0 => {
             return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
         }
@@ -82,6 +84,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     totals.counts.skipped_files = attachments::names(&pdf, &catalogue);
     totals.counts.dynamic_forms = usize::from(fields::is_dynamic_form(&catalogue));
     let mut known_pictures = Known::default();
+    let mut programs = Programs::new(fonts.two_byte);
     let mut chooser = Chooser::new(options.selection.as_ref(), Unit::Page);
     let mut carried = None;
     for (i, page) in pdf.pages().iter().enumerate() {
@@ -89,11 +92,11 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
             carried = None;
             continue;
         }
-        let mut read = page::read(page, &cache, &mut forms.texts, &mut known_pictures);
+        let mut read = page::read(page, &cache, &mut forms.texts, &mut known_pictures, &mut programs);
         read.is_damaged |= forms.damaged_pages.contains(&i);
         totals.add(&read);
         if let Some(hidden) = &mut hidden {
-            totals.counts.hidden_characters += hidden.characters(i, &read);
+            totals.counts.hidden_characters += hidden.characters(i, &read, &mut programs);
         }
         let written = write(read, &mut carried);
         if !written.is_empty() && !text.is_empty() {
@@ -168,9 +171,9 @@ impl<'a> HiddenLayers<'a> {
     }
 
     /// Characters on a page that are in layers which are off. `shown` is what the others have.
-    fn characters(&mut self, page: usize, shown: &PageText) -> usize {
+    fn characters(&mut self, page: usize, shown: &PageText, programs: &mut Programs) -> usize {
         let Some(page) = self.pdf.pages().get(page).filter(|page| may_have_layers(page)) else { return 0 };
-        let all = page::read(page, &self.cache, &mut self.texts, &mut Known::default());
+        let all = page::read(page, &self.cache, &mut self.texts, &mut Known::default(), programs);
         // Without layers the interpreter leaves out what is shown because one is off. So places of texts are compared.
         let key = |drawn: &PlacedText| {
             let mut text = String::new();
@@ -243,6 +246,7 @@ impl Totals {
         self.known += page.known;
         self.pictures += page.pictures;
         counts.unknown_characters += page.unknown;
+        counts.characters_of_programs += page.from_programs;
         counts.hidden_characters +=
             page.hidden.iter().map(|text| letters::visible(&text.text)).sum::<usize>();
         counts.other_numbers += page.other_numbers;

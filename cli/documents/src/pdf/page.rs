@@ -15,6 +15,7 @@ use kurbo::{Affine, BezPath, Point, Rect};
 use super::actual_text::ActualText;
 use super::canvas::{Canvas, Seen};
 use super::file::contents;
+use super::fonts::programs::{GlyphText, Programs};
 use super::fonts::type3::{self, Widths};
 use super::layout::tables::rules::Rules;
 use super::layout::{PlacedText, letters};
@@ -42,6 +43,8 @@ pub(super) struct PageText {
     /// Characters besides white space that are known, and glyphs that are not.
     pub(super) known: usize,
     pub(super) unknown: usize,
+    /// Those of the characters that only the programs of fonts tell.
+    pub(super) from_programs: usize,
     /// Glyphs that a reader does not see.
     pub(super) hidden: Vec<PlacedText>,
     /// Pictures and drawings.
@@ -61,17 +64,19 @@ impl PageText {
     }
 }
 
-/// Interprets a page. `texts` are those in place of glyphs in drawings, `known` the pictures of the pages before.
+/// Interprets a page. `texts` are those in place of glyphs in drawings, `known` the pictures of the pages before, `programs`
+/// those of the document's fonts.
 pub(super) fn read<'a>(
     page: &Page<'a>,
     cache: &InterpreterCache<'a>,
     texts: &mut Vec<String>,
     known: &mut Known,
+    programs: &mut Programs,
 ) -> PageText {
     let (width, height) = page.render_dimensions();
     let size = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
     let upright = page.initial_transform(false).to_kurbo();
-    let mut reader = PageReader::new(size, known);
+    let mut reader = PageReader::new(size, known, programs);
     let content = contents::of(page);
     let texts_of_drawings = texts.len();
     let mut mended = Cow::Borrowed(content.bytes.as_slice());
@@ -108,6 +113,18 @@ struct Drawn {
     text: PlacedText,
     middle: Point,
     seen: Seen,
+    source: Source,
+}
+
+/// What tells the characters of a glyph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The file.
+    File,
+    /// The program of its font.
+    Program,
+    /// Nothing.
+    None,
 }
 
 /// A part of the content whose text the file gives.
@@ -128,11 +145,12 @@ struct PageReader<'k> {
     picture_areas: Pictures<'k>,
     other_numbers: usize,
     widths: Widths,
+    programs: &'k mut Programs,
     rules: Rules,
 }
 
-impl PageReader<'_> {
-    fn new(size: Rect, known: &mut Known) -> PageReader<'_> {
+impl<'k> PageReader<'k> {
+    fn new(size: Rect, known: &'k mut Known, programs: &'k mut Programs) -> PageReader<'k> {
         PageReader {
             drawn: Vec::new(),
             canvas: Canvas::new(size),
@@ -142,26 +160,30 @@ impl PageReader<'_> {
             picture_areas: Pictures::new(size, known),
             other_numbers: 0,
             widths: Widths::default(),
+            programs,
             rules: Rules::default(),
         }
     }
 
     /// The text of a glyph with these characters. Blank glyphs without a character are nothing.
-    fn text(glyph: &Glyph<'_>, characters: Option<BfString>) -> Option<BfString> {
-        let characters = characters.map(letters::of_windows);
-        match characters.filter(|characters| !letters::is_control(characters)) {
-            Some(BfString::Char(c)) if letters::is_private(c) => {}
-            Some(text) => return Some(text),
-            None => {
-                if let Glyph::Outline(outline) = glyph
-                    && outline.glyph_id().to_u32() != 0
-                    && outline.outline().is_empty()
-                {
-                    return None;
-                }
-            }
+    fn text(&mut self, glyph: &Glyph<'_>, characters: Option<BfString>) -> Option<(BfString, Source)> {
+        let has_none = characters.as_ref().is_none_or(letters::is_control);
+        let says_nothing = |text: &BfString| {
+            letters::is_control(text)
+                || matches!(text, BfString::Char(c) if *c == UNKNOWN || letters::is_private(*c))
+        };
+        if let Some(text) = characters.map(letters::of_windows).filter(|text| !says_nothing(text)) {
+            return Some((text, Source::File));
         }
-        Some(BfString::Char(UNKNOWN))
+        let read = match glyph {
+            Glyph::Outline(glyph) => self.programs.read(glyph),
+            Glyph::Type3(_) => GlyphText::Unknown,
+        };
+        match read {
+            GlyphText::Character(c) => Some((BfString::Char(c), Source::Program)),
+            GlyphText::Blank if has_none => None,
+            GlyphText::Blank | GlyphText::Unknown => Some((BfString::Char(UNKNOWN), Source::None)),
+        }
     }
 
     /// Replaces what was drawn since the part began by the text that the file gives for it. If numbers are drawn that the
@@ -172,7 +194,8 @@ impl PageReader<'_> {
         glyphs.iter().for_each(|glyph| letters::write(&glyph.text.text, &mut drawn));
         // A digit among letters may be one of a font that has other characters in its place.
         let is_number = |word: &str| !word.contains(char::is_alphabetic) && !letters::digits(word).is_empty();
-        let has_number = drawn.split_whitespace().any(is_number) && !drawn.contains(UNKNOWN);
+        let are_known = glyphs.iter().all(|glyph| glyph.source == Source::File);
+        let has_number = are_known && drawn.split_whitespace().any(is_number);
         if has_number && letters::digits(&drawn) != letters::digits(&text) {
             self.other_numbers += 1;
             return;
@@ -186,6 +209,7 @@ impl PageReader<'_> {
         }
         if !text.is_empty() {
             first.text.text = BfString::String(text);
+            first.source = Source::File;
             self.drawn.push(first);
         }
     }
@@ -208,15 +232,19 @@ impl PageReader<'_> {
             .iter()
             .all(|glyph| glyph.seen != Seen::Yes && (self.pictures > 0 || glyph.text.is_layer));
         let mut places = Vec::new();
-        for Drawn { text, middle, seen } in self.drawn {
+        for Drawn { text, middle, seen, source } in self.drawn {
             let letters = letters::visible(&text.text);
             if seen != Seen::Yes && !is_layer {
                 page.hidden.push(text);
                 continue;
             }
-            match text.text {
-                BfString::Char(UNKNOWN) => page.unknown += 1,
-                _ => page.known += letters,
+            match source {
+                Source::None => page.unknown += 1,
+                Source::Program => page.from_programs += letters,
+                Source::File => {}
+            }
+            if source != Source::None {
+                page.known += letters;
             }
             places.push((middle, letters));
             page.glyphs.push(text);
@@ -266,7 +294,7 @@ impl<'a> Device<'a> for PageReader<'_> {
         else {
             return;
         };
-        let Some(characters) = PageReader::text(glyph, characters) else { return };
+        let Some((characters, source)) = self.text(glyph, characters) else { return };
         text.text = characters;
         text.is_layer = is_invisible;
         let middle = at(advance.unwrap_or(UNITS_PER_EM / 2.0) / 2.0, UNITS_PER_EM / 3.0);
@@ -285,7 +313,7 @@ impl<'a> Device<'a> for PageReader<'_> {
             last.seen = if seen == Seen::Yes { seen } else { last.seen };
             return;
         }
-        self.drawn.push(Drawn { text, middle, seen });
+        self.drawn.push(Drawn { text, middle, seen, source });
     }
 
     fn draw_path(&mut self, path: &BezPath, transform: Affine, _: &Paint<'_>, mode: &PathDrawMode) {

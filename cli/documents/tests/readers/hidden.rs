@@ -813,13 +813,16 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_sheets() {
         <fills><fill><patternFill patternType='none'/></fill><fill><patternFill patternType='gray125'/></fill><fill><patternFill patternType='solid'><fgColor rgb='FF000080'/><bgColor indexed='64'/></patternFill></fill></fills>\
         <cellXfs><xf/><xf fontId='1'/><xf fontId='2'/><xf fontId='3' fillId='2'/><xf numFmtId='164'/><xf fontId='3'/><xf fontId='4'/></cellXfs></styleSheet>";
     let strings = format!(
-        "<sst><si><t>{SECRET}</t></si><si><r><t xml:space='preserve'>a </t></r><r><rPr><color rgb='FFFFFFFF'/></rPr><t>{SECRET}</t></r><r><t>!</t></r></si></sst>"
+        "<sst><si><t>{SECRET}</t></si><si><r><t xml:space='preserve'>a </t></r><r><rPr><color rgb='FFFFFFFF'/></rPr><t>{SECRET}</t></r><r><t>!</t></r></si><si><r><t xml:space='preserve'>a </t></r><r><rPr><color theme='0'/></rPr><t>{SECRET}</t></r></si></sst>"
     );
+    let theme = "<a:theme><a:clrScheme><a:lt1><a:srgbClr val='FFFFFF'/></a:lt1></a:clrScheme></a:theme>";
     let sheet = |style: usize, text: usize, more: &str| {
         let sheet = format!(
             "<worksheet><sheetData><row r='1'><c r='A1' s='{style}' t='s'><v>{text}</v></c><c r='B1' t='str'><v>b</v></c></row></sheetData>{more}</worksheet>"
         );
-        xlsx(&[("name='S'", &sheet)], &[("xl/sharedStrings.xml", &strings), ("xl/styles.xml", styles)])
+        let parts =
+            [("xl/sharedStrings.xml", strings.as_str()), ("xl/styles.xml", styles), ("xl/theme.xml", theme)];
+        xlsx(&[("name='S'", &sheet)], &parts)
     };
     let shown = format!("{SECRET} | b\n");
     for style in [1, 2, 4, 5, 6] {
@@ -830,6 +833,9 @@ fn text_in_the_colour_of_its_ground_is_hidden_in_sheets() {
     check("a.xlsx", &sheet(1, 0, "<conditionalFormatting/>"), &shown, WHITE);
     check("a.xlsx", &sheet(0, 1, ""), "a ! | b\n", HIDDEN);
     check("a.xlsx", &sheet(3, 1, ""), &format!("a {SECRET}! | b\n"), "");
+    check("a.xlsx", &sheet(0, 2, ""), "a | b\n", HIDDEN);
+    check("a.xlsx", &sheet(0, 2, "<conditionalFormatting/>"), &format!("a {SECRET} | b\n"), WHITE);
+    check("a.xlsx", &sheet(3, 2, ""), &format!("a {SECRET} | b\n"), "");
 }
 
 /// A theme need not say which colour that of the system is.

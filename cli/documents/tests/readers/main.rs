@@ -10,6 +10,7 @@ mod office;
 mod outlines;
 mod parts;
 mod pdf;
+mod pdf_fonts;
 mod pdf_tables;
 mod pdf_unread;
 mod selection;

@@ -18,6 +18,8 @@ pub(super) struct Looks {
     open: Open,
     /// Whether the fill that is read has one colour.
     is_solid: bool,
+    /// The colours of the theme.
+    pub(super) scheme: Scheme,
     /// Whether the workbook has a list of colours of its own.
     pub(super) has_own_list: bool,
 }
@@ -49,9 +51,9 @@ enum Open {
 }
 
 impl Looks {
-    pub(super) fn start(&mut self, element: &Element, scheme: &Scheme) {
+    pub(super) fn start(&mut self, element: &Element) {
         let number = |name: &str| element.attribute(name).and_then(|value| value.parse().ok()).unwrap_or(0);
-        let named = || color(element, scheme, self.has_own_list);
+        let named = || color(element, &self.scheme, self.has_own_list);
         let (font, fill) = (self.fonts.last_mut(), self.fills.last_mut());
         match (self.open, element.name.as_str(), font, fill) {
             (_, "fonts", ..) => self.open = Open::Fonts,
@@ -87,6 +89,11 @@ impl Looks {
         if matches!(name, "fonts" | "fills" | "cellXfs") {
             self.open = Open::None;
         }
+    }
+
+    /// The colour of a part of a text.
+    pub(super) fn color(&self, element: &Element) -> Color {
+        color(element, &self.scheme, self.has_own_list)
     }
 
     /// The number of the code of a style; 0 is that of no style.
@@ -132,7 +139,7 @@ impl Looks {
 }
 
 /// The colour of a font or a fill. Numbers 1 and 9 of the usual list are white, and no other one is nearly so.
-pub(super) fn color(element: &Element, scheme: &Scheme, has_own_list: bool) -> Color {
+fn color(element: &Element, scheme: &Scheme, has_own_list: bool) -> Color {
     let value = |name: &str| element.attribute(name);
     let tint = value("tint").and_then(|tint| tint.parse::<f64>().ok()).unwrap_or(0.0);
     let color = match (value("rgb"), value("theme"), value("indexed")) {

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 
 use self::format::Formats;
 pub(super) use self::format::show;
+use self::looks::Looks;
 use self::sheet::Sheet;
 use super::fill::Scheme;
 use super::relations::{Relations, main_part};
@@ -39,12 +40,12 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let workbook = Workbook::read(&mut archive, &part)?;
     let mut book = Book::default();
     book.formats.is_1904 = workbook.is_1904;
-    book.scheme = Scheme::of(&mut archive, &relations)?;
-    if let Some(strings) = relations.of_kind("sharedStrings") {
-        book.strings = strings_of(&archive.text(strings)?, strings)?;
-    }
+    book.formats.looks.scheme = Scheme::of(&mut archive, &relations)?;
     if let Some(styles) = relations.of_kind("styles") {
-        book.formats.read(&archive.text(styles)?, styles, &book.scheme)?;
+        book.formats.read(&archive.text(styles)?, styles)?;
+    }
+    if let Some(strings) = relations.of_kind("sharedStrings") {
+        book.strings = strings_of(&archive.text(strings)?, strings, &book.formats.looks)?;
     }
     for people in relations.all("person") {
         if let Some(text) = archive.text_if_whole(&people.target)? {
@@ -85,8 +86,6 @@ struct Book {
     /// The names of those who remark on cells, by their ids.
     people: HashMap<String, String>,
     formats: Formats,
-    /// The colours of shapes.
-    scheme: Scheme,
     counts: Counts,
 }
 
@@ -125,13 +124,13 @@ impl Workbook {
 }
 
 /// The texts that cells refer to by their numbers.
-fn strings_of(text: &str, part: &str) -> Result<Vec<Text>, Problem> {
+fn strings_of(text: &str, part: &str, looks: &Looks) -> Result<Vec<Text>, Problem> {
     let mut strings = Vec::new();
     let mut rich = RichText::default();
     xml::read(part, text, |piece| {
         match piece {
             Piece::End(name) if name == "si" => strings.push(rich.take()),
-            piece => rich.piece(piece),
+            piece => rich.piece(piece, looks),
         }
         Ok(())
     })?;
@@ -192,16 +191,13 @@ struct RichText {
 }
 
 impl RichText {
-    fn start(&mut self, element: &Element) {
+    fn start(&mut self, element: &Element, looks: &Looks) {
         match element.name.as_str() {
             "rPh" => self.reading += 1,
             "r" => self.next = Run::default(),
             "t" => self.in_text = self.reading == 0,
             "strike" => self.next.is_struck = element.is_on(),
-            "color" => {
-                let color = looks::color(element, &Scheme::default(), false);
-                self.next.is_white = color.is_lost_on(Color::WHITE);
-            }
+            "color" => self.next.is_white = looks.color(element).is_lost_on(Color::WHITE),
             "vertAlign" => {
                 self.next.level = match element.attribute("val").as_deref() {
                     Some("superscript") => Level::Raised,
@@ -213,9 +209,9 @@ impl RichText {
         }
     }
 
-    fn piece(&mut self, piece: Piece) {
+    fn piece(&mut self, piece: Piece, looks: &Looks) {
         match piece {
-            Piece::Start(element) => self.start(&element),
+            Piece::Start(element) => self.start(&element, looks),
             Piece::End(name) => match name.as_str() {
                 "rPh" => self.reading = self.reading.saturating_sub(1),
                 "t" => self.in_text = false,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::areas::{AreaPart, Merged, Shown};
 use super::drawn::{Control, Drawn};
+use super::looks::Looks;
 use super::{Book, RichText, Text, headers, threads, unescaped};
 use crate::Problem;
 use crate::color::Color;
@@ -42,8 +43,8 @@ pub(super) struct Sheet {
     page_texts: PageTexts,
     /// Remarks, with the names of their cells.
     comments: Vec<(String, String)>,
-    /// Cells without a fill whose text is white.
-    white: HashSet<Place>,
+    /// Cells without a fill with white text, and what is left of them without it.
+    white: HashMap<Place, String>,
     drawn: Drawn,
 }
 
@@ -78,13 +79,19 @@ impl Sheet {
         }
         let with_threads = sheet.comments.iter().map(|(cell, _)| cell.clone()).collect();
         for comments in relations.all("comments") {
-            sheet.comments(&archive.text(&comments.target)?, &comments.target, &with_threads)?;
+            let text = archive.text(&comments.target)?;
+            sheet.comments(&text, &comments.target, &with_threads, &book.formats.looks)?;
         }
         for drawing in relations.all("drawing") {
             let drawn = Relations::of(archive, &drawing.target)?;
             let drawings = Drawings::of(archive, &drawn)?;
             let text = archive.text(&drawing.target)?;
-            sheet.drawn.read(&text, &drawing.target, (&drawings, &book.scheme), &mut book.counts);
+            sheet.drawn.read(
+                &text,
+                &drawing.target,
+                (&drawings, &book.formats.looks.scheme),
+                &mut book.counts,
+            );
         }
         sheet.leave_out(book);
         Ok(sheet)
@@ -95,7 +102,13 @@ impl Sheet {
     }
 
     /// Reads the remarks. For older programs, copies of threads stand here, with the advice to get a newer one.
-    fn comments(&mut self, text: &str, part: &str, with_threads: &HashSet<String>) -> Result<(), Problem> {
+    fn comments(
+        &mut self,
+        text: &str,
+        part: &str,
+        with_threads: &HashSet<String>,
+        looks: &Looks,
+    ) -> Result<(), Problem> {
         let (mut authors, mut cell, mut author) = (Vec::new(), String::new(), None);
         let (mut rich, mut in_author) = (RichText::default(), false);
         xml::read(part, text, |piece| {
@@ -127,7 +140,7 @@ impl Sheet {
                         last.push_str(&text);
                     }
                 }
-                piece => rich.piece(piece),
+                piece => rich.piece(piece, looks),
             }
             Ok(())
         })
@@ -141,11 +154,14 @@ impl Sheet {
             return;
         }
         counts.hidden += white.len();
-        for row in white.iter().map(|(row, _)| *row).collect::<HashSet<_>>() {
-            if let Some(cells) = self.rows.get_mut(&row) {
-                cells.retain(|(column, _)| !white.contains(&(row, *column)));
+        for row in white.keys().map(|(row, _)| *row).collect::<HashSet<_>>() {
+            for (column, text) in self.rows.get_mut(&row).into_iter().flatten() {
+                if let Some(rest) = white.get(&(row, *column)) {
+                    text.clone_from(rest);
+                }
             }
         }
+        self.rows.values_mut().for_each(|cells| cells.retain(|(_, text)| !text.is_empty()));
         self.rows.retain(|_, cells| !cells.is_empty());
     }
 
@@ -259,7 +275,7 @@ struct Reader {
 impl Reader {
     fn piece(&mut self, piece: Piece, book: &mut Book) {
         match piece {
-            Piece::Start(element) => self.start(&element),
+            Piece::Start(element) => self.start(&element, &book.formats.looks),
             Piece::End(name) => match name.as_str() {
                 "v" => self.in_value = false,
                 "f" => self.in_formula = false,
@@ -275,13 +291,16 @@ impl Reader {
                         self.sheet.page_texts.add(headers::text(&code), name.ends_with("Footer"));
                     }
                 }
-                _ => self.rich.iter_mut().for_each(|rich| rich.piece(Piece::End(name.clone()))),
+                _ => self
+                    .rich
+                    .iter_mut()
+                    .for_each(|rich| rich.piece(Piece::End(name.clone()), &book.formats.looks)),
             },
             Piece::Text(text) if self.header.is_some() => {
                 self.header.iter_mut().for_each(|header| header.push_str(&text));
             }
             Piece::Text(text) => match (&mut self.rich, &mut self.cell) {
-                (Some(rich), _) => rich.piece(Piece::Text(text)),
+                (Some(rich), _) => rich.piece(Piece::Text(text), &book.formats.looks),
                 (None, Some(cell)) if self.in_value => cell.value.push_str(&text),
                 (None, Some(cell)) if self.in_formula => cell.formula.get_or_insert_default().push_str(&text),
                 _ => {}
@@ -289,7 +308,7 @@ impl Reader {
         }
     }
 
-    fn start(&mut self, element: &Element) {
+    fn start(&mut self, element: &Element, looks: &Looks) {
         let number = |name: &str| element.attribute(name).and_then(|value| value.parse::<usize>().ok());
         let is_zero =
             |name: &str| element.attribute(name).and_then(|size| size.parse::<f64>().ok()) == Some(0.0);
@@ -346,7 +365,7 @@ impl Reader {
             }
             _ => {
                 if let Some(rich) = &mut self.rich {
-                    rich.start(element);
+                    rich.start(element, looks);
                 }
             }
         }
@@ -379,6 +398,7 @@ impl Reader {
                 Err(_) => plain(value.to_owned()),
             },
         };
+        let mut rest = None;
         if matches!(cell.kind.as_str(), "s" | "str" | "inlineStr") && book.formats.hides_text(cell.style) {
             book.counts.hidden += usize::from(!text.is_empty());
             text.clear();
@@ -386,7 +406,8 @@ impl Reader {
             match book.formats.looks.sight(cell.style, Some(Color::WHITE)) {
                 Sight::Seen => {}
                 Sight::Uncertain if has_fill => book.counts.white += 1,
-                _ => {
+                Sight::Uncertain => rest = Some(without_white),
+                Sight::Hidden => {
                     book.counts.hidden += 1;
                     text = without_white;
                 }
@@ -400,9 +421,12 @@ impl Reader {
             _ => text,
         };
         // Texts whose runs say it themselves have the mark already.
-        let is_struck =
-            book.formats.looks.is_struck(cell.style) && !text.contains(STRUCK) && !text.trim().is_empty();
-        let text = if is_struck { format!("{STRUCK}{text}{STRUCK}") } else { text };
+        let marked = |text: String| {
+            let is_struck =
+                book.formats.looks.is_struck(cell.style) && !text.contains(STRUCK) && !text.trim().is_empty();
+            if is_struck { format!("{STRUCK}{text}{STRUCK}") } else { text }
+        };
+        let (text, rest) = (marked(text), rest.map(marked));
         if text.is_empty() {
             return;
         }
@@ -412,8 +436,8 @@ impl Reader {
                 match sight {
                     // A fill whose colour is not known.
                     Sight::Uncertain if has_fill => book.counts.white += 1,
-                    Sight::Uncertain => _ = self.sheet.white.insert(cell.place),
-                    _ => {}
+                    Sight::Uncertain => _ = self.sheet.white.insert(cell.place, String::new()),
+                    _ => rest.into_iter().for_each(|rest| _ = self.sheet.white.insert(cell.place, rest)),
                 }
                 self.sheet.rows.entry(cell.place.0).or_default().push((cell.place.1, text));
             }

@@ -1,26 +1,20 @@
 //! Fonts whose glyphs have names that the interpreter does not know: `f_f_i`, `a.sc`, `uni00660069`, those of TeX for
 //! mathematical signs, all names of fonts whose glyphs are drawings (Type 3), and symbol fonts that name none. Such a font gets
 //! a table of its characters (`/ToUnicode`), which the interpreter reads. Names consist of parts, as Adobe's rules for names
-//! say. Which character a part is, the interpreter is asked: it knows the list of names, so that no second list is needed here.
-//! Names that are nothing but codes are read in `tex_codes.rs`.
+//! say. Which character a part is, the interpreter is asked (`asked.rs`): it knows the list of names, so that no second list is
+//! needed here. Names that are nothing but codes are read in `tex_codes.rs`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use hayro_interpret::font::Glyph;
-use hayro_interpret::hayro_cmap::BfString;
+use hayro_interpret::CacheKey;
 use hayro_interpret::hayro_syntax::Pdf;
 use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Number, Object, ObjectIdentifier, Stream};
 use hayro_interpret::hayro_syntax::page::Resources;
-use hayro_interpret::{
-    BlendMode, ClipPath, Context, Device, GlyphDrawMode, Image, InterpreterCache, InterpreterSettings, Paint,
-    PathDrawMode, SoftMask, interpret_page,
-};
-use kurbo::{Affine, BezPath, Rect};
 use read_fonts::tables::cmap::PlatformId;
 use read_fonts::{FontRef, TableProvider};
 
 use super::super::file::changes::{FIRST_OBJECT, MAX_OBJECTS, Objects};
-use super::{tex_codes, tex_names, type3};
+use super::{asked, tex_codes, tex_names, type3};
 use crate::writer::symbols;
 
 /// Forms in forms that are looked into for fonts.
@@ -31,15 +25,28 @@ const MAX_FONTS: usize = MAX_OBJECTS / 2;
 const CODES: usize = 256;
 /// The names of a font's program are looked for in so many bytes.
 const PROGRAM_HEAD: usize = 32 << 10;
-/// Parts of names that the interpreter is asked for at a time.
-const PARTS_AT_ONCE: usize = 250;
+/// Encodings that have a name.
+const ENCODINGS: [&str; 3] = ["WinAnsiEncoding", "MacRomanEncoding", "StandardEncoding"];
 
-/// Such fonts with their tables.
-pub(in crate::pdf) fn tables(pdf: &Pdf) -> Objects {
+/// The fonts of a document that the interpreter does not know enough of.
+pub(in crate::pdf) struct Found {
+    /// Those whose glyphs have such names, with their tables.
+    pub(in crate::pdf) tables: Objects,
+    /// The keys of those with codes of two bytes.
+    pub(in crate::pdf) two_byte: HashSet<u128>,
+}
+
+/// Looks at the fonts of a document.
+pub(in crate::pdf) fn find(pdf: &Pdf) -> Found {
     let mut fonts = Fonts::default();
     for page in pdf.pages().iter() {
         fonts.add(page.resources(), 0);
     }
+    Found { tables: tables(&fonts), two_byte: fonts.two_byte }
+}
+
+/// The fonts with names, with their tables.
+fn tables(fonts: &Fonts<'_>) -> Objects {
     if fonts.names.is_empty() {
         return Objects::new();
     }
@@ -52,7 +59,7 @@ pub(in crate::pdf) fn tables(pdf: &Pdf) -> Objects {
     };
     let parts: BTreeSet<String> =
         fonts.names.iter().flat_map(|font| font.names.values()).flat_map(all_parts).collect();
-    let characters = ask(&parts.into_iter().collect::<Vec<_>>());
+    let characters = asked::characters(&parts.into_iter().collect::<Vec<_>>());
     let mut objects = Vec::new();
     for (i, font) in fonts.names.iter().enumerate() {
         let Some(table) = table(&font.names, &characters, &font.widths) else { continue };
@@ -75,13 +82,18 @@ struct NamedFont<'a> {
     widths: BTreeMap<u8, f64>,
 }
 
-/// The fonts of a document that need a table.
+/// The fonts of a document.
 #[derive(Default)]
 struct Fonts<'a> {
+    /// Those that need a table.
     names: Vec<NamedFont<'a>>,
+    two_byte: HashSet<u128>,
     seen: BTreeSet<(i32, i32)>,
-    /// Numbers that several fonts may have, by their objects.
+    /// The names of glyphs in encodings.
+    encodings: HashMap<&'static str, BTreeMap<u8, &'static str>>,
+    /// Numbers and glyphs that several fonts may have, by their objects.
     shared: HashMap<(i32, i32), Vec<f64>>,
+    shared_glyphs: HashMap<(i32, i32), Option<Dict<'a>>>,
 }
 
 impl<'a> Fonts<'a> {
@@ -113,14 +125,74 @@ impl<'a> Fonts<'a> {
         }
     }
 
+    /// The names of a font's glyphs by their codes, if it needs a table.
+    fn names_of(&mut self, font: &Dict<'a>) -> Option<BTreeMap<u8, String>> {
+        let are_drawings = match font.get::<Name<'_>>("Subtype")?.as_ref() {
+            b"Type3" => true,
+            b"Type1" | b"MMType1" | b"TrueType" => false,
+            _ => return None,
+        };
+        if font.contains_key("ToUnicode") {
+            return None;
+        }
+        if let Some(names) = names_of_symbols(font) {
+            return Some(names);
+        }
+        let differences =
+            font.get::<Dict<'_>>("Encoding").and_then(|encoding| encoding.get::<Array<'_>>("Differences"));
+        let names = match differences.map(|differences| names_of_differences(&differences)) {
+            differences if are_drawings => {
+                let mut names = self.names_of_drawings(font);
+                names.extend(differences.into_iter().flatten());
+                names
+            }
+            Some(names) => names,
+            None if font.contains_key("Encoding") => return None,
+            None => {
+                names_of_program(&font.get::<Dict<'_>>("FontDescriptor")?.get::<Stream<'_>>("FontFile")?)?
+            }
+        };
+        let needs_table = are_drawings || names.values().any(|name| is_unknown(name));
+        (needs_table && !names.is_empty()).then_some(names)
+    }
+
+    /// The names of a font's glyphs that are drawings, as far as its encoding has a name and it has these glyphs.
+    fn names_of_drawings(&mut self, font: &Dict<'a>) -> BTreeMap<u8, String> {
+        let base = || font.get::<Dict<'_>>("Encoding")?.get::<Name<'_>>("BaseEncoding");
+        let encoding = font.get::<Name<'_>>("Encoding").or_else(base);
+        let encoding = encoding.and_then(|name| ENCODINGS.into_iter().find(|known| *known == name.as_str()));
+        let Some((encoding, glyphs)) = encoding.and_then(|encoding| Some((encoding, self.drawings(font)?)))
+        else {
+            return BTreeMap::new();
+        };
+        let names =
+            self.encodings.entry(encoding).or_insert_with(|| asked::names_in_encoding(encoding)).iter();
+        let has_glyph = |name: &str| glyphs.contains_key(name);
+        names.filter(|(_, name)| has_glyph(name)).map(|(code, name)| (*code, (*name).to_owned())).collect()
+    }
+
+    /// The glyphs of a font that are drawings, by their names. Many fonts may share them, and to read many takes time.
+    fn drawings(&mut self, font: &Dict<'a>) -> Option<Dict<'a>> {
+        let read = || font.get::<Dict<'_>>("CharProcs");
+        match font.get_ref("CharProcs").map(ObjectIdentifier::from) {
+            Some(id) => self.shared_glyphs.entry((id.obj_number, id.gen_number)).or_insert_with(read).clone(),
+            None => read(),
+        }
+    }
+
     /// Adds those of a page or a form, and of the forms that it draws.
     fn add(&mut self, resources: &Resources<'a>, depth: usize) {
         for key in resources.fonts.keys() {
             let Some(id) = resources.fonts.get_ref(&*key).map(ObjectIdentifier::from) else { continue };
-            if self.is_new(id)
-                && self.names.len() < MAX_FONTS
-                && let Some(dictionary) = resources.fonts.get::<Dict<'_>>(&*key)
-                && let Some(names) = names(&dictionary)
+            if !self.is_new(id) {
+                continue;
+            }
+            let Some(dictionary) = resources.fonts.get::<Dict<'_>>(&*key) else { continue };
+            if dictionary.get::<Name<'_>>("Subtype").as_deref() == Some(b"Type0") {
+                self.two_byte.insert(dictionary.cache_key());
+            }
+            if self.names.len() < MAX_FONTS
+                && let Some(names) = self.names_of(&dictionary)
             {
                 let widths = self.widths(&dictionary);
                 let names = tex_codes::names(&names, &widths).unwrap_or(names);
@@ -141,30 +213,6 @@ impl<'a> Fonts<'a> {
             }
         }
     }
-}
-
-/// The names of a font's glyphs by their codes, if it needs a table.
-fn names(font: &Dict<'_>) -> Option<BTreeMap<u8, String>> {
-    let are_drawings = match font.get::<Name<'_>>("Subtype")?.as_ref() {
-        b"Type3" => true,
-        b"Type1" | b"MMType1" | b"TrueType" => false,
-        _ => return None,
-    };
-    if font.contains_key("ToUnicode") {
-        return None;
-    }
-    if let Some(names) = names_of_symbols(font) {
-        return Some(names);
-    }
-    let differences =
-        font.get::<Dict<'_>>("Encoding").and_then(|encoding| encoding.get::<Array<'_>>("Differences"));
-    let names = match differences {
-        Some(differences) => names_of_differences(&differences),
-        None if font.contains_key("Encoding") => return None,
-        None => names_of_program(&font.get::<Dict<'_>>("FontDescriptor")?.get::<Stream<'_>>("FontFile")?)?,
-    };
-    let needs_table = are_drawings || names.values().any(|name| is_unknown(name));
-    (needs_table && !names.is_empty()).then_some(names)
 }
 
 /// The names of a symbol font's glyphs, if the font itself does not name them: by the character that each stands for.
@@ -299,59 +347,6 @@ fn table(
     (!table.is_empty()).then(|| format!("1 begincodespacerange <00> <ff> endcodespacerange\n{table}"))
 }
 
-/// Asks the interpreter which characters these names stand for, with a document whose font has them.
-fn ask(names: &[String]) -> HashMap<String, String> {
-    let is_name = |name: &&String| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let names: Vec<&String> = names.iter().filter(is_name).collect();
-    let mut known = HashMap::new();
-    for names in names.chunks(PARTS_AT_ONCE) {
-        let list: String = names.iter().map(|name| format!("/{name} ")).collect();
-        let codes: String = (1..=names.len()).map(|code| format!("{code:02x}")).collect();
-        let content = format!("BT /F 1 Tf <{codes}> Tj ET");
-        let document = format!(
-            "%PDF-1.7\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n2 0 obj\n<< /Type /Pages /Kids [3 0 R] /Count 1 \
-             >>\nendobj\n3 0 obj\n<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /Font << /F << /Type /Font \
-             /Subtype /Type1 /BaseFont /Helvetica /Encoding << /Differences [1 {list}] >> >> >> >> >>\nendobj\n4 0 \
-             obj\n<< /Length {} >>\nstream\n{content}\nendstream\nendobj\ntrailer\n<< /Root 1 0 R >>\n%%EOF\n",
-            content.len()
-        );
-        let Ok(pdf) = Pdf::new(document.into_bytes()) else { continue };
-        let Some(page) = pdf.pages().first() else { continue };
-        let (cache, mut asked) = (InterpreterCache::new(), Asked::default());
-        let place = Rect::new(0.0, 0.0, 1.0, 1.0);
-        let settings = InterpreterSettings::default();
-        interpret_page(
-            page,
-            &mut Context::new(Affine::IDENTITY, place, &cache, pdf.xref(), settings),
-            &mut asked,
-        );
-        let answers = names.iter().zip(asked.0).filter_map(|(name, text)| Some(((*name).clone(), text?)));
-        known.extend(answers);
-    }
-    known
-}
-
-/// The characters of the glyphs that are drawn.
-#[derive(Default)]
-struct Asked(Vec<Option<String>>);
-
-impl Device<'_> for Asked {
-    fn draw_glyph(&mut self, glyph: &Glyph<'_>, _: Affine, _: Affine, _: &Paint<'_>, _: &GlyphDrawMode) {
-        self.0.push(glyph.as_unicode().map(|text| match text {
-            BfString::Char(c) => c.to_string(),
-            BfString::String(text) => text,
-        }));
-    }
-    fn draw_path(&mut self, _: &BezPath, _: Affine, _: &Paint<'_>, _: &PathDrawMode) {}
-    fn draw_image(&mut self, _: Image<'_, '_>, _: Affine) {}
-    fn set_soft_mask(&mut self, _: Option<SoftMask<'_>>) {}
-    fn set_blend_mode(&mut self, _: BlendMode) {}
-    fn push_clip_path(&mut self, _: &ClipPath) {}
-    fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'_>>, _: BlendMode) {}
-    fn pop_clip_path(&mut self) {}
-    fn pop_transparency_group(&mut self) {}
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,11 +370,5 @@ mod tests {
         ] {
             assert_eq!(is_unknown(name), expected, "{name}");
         }
-        let asked = ask(&["eacute", "unknown", "one", "uni20AC"].map(str::to_owned));
-        assert_eq!(
-            (asked["eacute"].as_str(), asked["one"].as_str(), asked["uni20AC"].as_str()),
-            ("é", "1", "€")
-        );
-        assert!(!asked.contains_key("unknown"));
     }
 }

@@ -11,7 +11,6 @@ use self::date::date;
 use self::number::{decimal, general};
 use super::looks::Looks;
 use crate::Problem;
-use crate::office::fill::Scheme;
 use crate::package::xml::{self, Piece};
 
 /// Longest code that is used, in bytes.
@@ -28,12 +27,12 @@ pub(super) struct Formats {
 
 impl Formats {
     /// Reads the part with the styles.
-    pub(super) fn read(&mut self, text: &str, part: &str, scheme: &Scheme) -> Result<(), Problem> {
+    pub(super) fn read(&mut self, text: &str, part: &str) -> Result<(), Problem> {
         self.looks.has_own_list = text.contains("indexedColors");
         xml::read(part, text, |piece| {
             match piece {
                 Piece::Start(element) => {
-                    self.looks.start(&element, scheme);
+                    self.looks.start(&element);
                     let id = element.attribute("numFmtId").and_then(|id| id.parse().ok());
                     if element.name == "numFmt"
                         && let (Some(id), Some(code)) = (id, element.attribute("formatCode"))
