@@ -118,7 +118,7 @@ fn means(isa: Isa, lane: &LaneView, head_dim: usize, head: usize, range: Range<u
 }
 
 impl Tile<'_> {
-    /// The groups of old rows that every query of the panel sees.
+    /// The groups of old rows that every query of the tile sees.
     fn old_groups(&self, groups: &Groups) -> Range<usize> {
         let old = self.sees(0).saturating_sub(RECENT_ROWS) / GROUP;
         let known = groups.count.saturating_sub(RECENT_ROWS / GROUP);
