@@ -135,28 +135,36 @@ impl Tile<'_> {
         let recent = old.end * GROUP..old.end * GROUP + RECENT_ROWS;
         self.attend_to_rows(recent.clone(), queries, scratch);
         let recent_groups = old.end..recent.end / GROUP;
-        let weigh = |first: usize| {
-            let columns = PANEL.min(queries - first);
-            let logarithms = self.weigh_means((first, columns), recent_groups.clone(), groups, scratch);
-            Reader { groups, first, columns, logarithms, chosen: Vec::new() }
-        };
-        let mut readers: Vec<Reader> = (0..queries).step_by(PANEL).map(weigh).collect();
+        let reader = |first| self.reader(first, queries, recent_groups.clone(), groups, scratch);
+        let mut readers: Vec<Reader> = (0..queries).step_by(PANEL).map(reader).collect();
         self.attend_to_rows(recent.end..end, queries, scratch);
         self.attend_to_rows(self.first_row()..FIRST_ROWS, queries, scratch);
         let mut bytes = scratch.bytes.take().filter(|_| old.len() >= int8::BLOCK);
-        if let Some(of_queries) = &mut bytes {
-            self.find_mean(&(FIRST_ROWS..recent.start), of_queries);
-            if !self.round_queries(queries, scratch, of_queries) {
+        if let Some(of_tile) = &mut bytes {
+            self.find_mean(&(FIRST_ROWS..recent.start), of_tile);
+            if !self.round_queries(queries, scratch, of_tile) {
                 bytes = None;
             }
         }
+        self.read_groups(old, &mut readers, bytes, scratch);
+    }
+
+    /// Attends to the means of the groups `old`, and to the rows of those that the readers choose.
+    fn read_groups(
+        &self,
+        old: Range<usize>,
+        readers: &mut [Reader],
+        mut bytes: Option<Bytes>,
+        scratch: &mut Scratch,
+    ) {
+        let groups = readers[0].groups;
         let block = if bytes.is_some() { int8::BLOCK } else { BLOCK };
         let mut last = old.end;
         while last > old.start {
             let range = last.saturating_sub(block).max(old.start)..last;
             last = range.start;
             let is_rounded = bytes.as_mut().is_some_and(|bytes| self.round_means(&range, groups, bytes));
-            for reader in &mut readers {
+            for reader in &mut *readers {
                 match &mut bytes {
                     Some(bytes) if is_rounded => {
                         self.attend_to_rounded_means(range.start, reader, scratch, bytes)
@@ -164,7 +172,7 @@ impl Tile<'_> {
                     _ => self.attend_to_means(range.clone(), reader, scratch),
                 }
             }
-            for reader in &mut readers {
+            for reader in &mut *readers {
                 while let Some(some) = reader.next_chosen(block / GROUP) {
                     let is_rounded = bytes.as_mut().is_some_and(|bytes| self.round_rows_of(&some, bytes));
                     match &mut bytes {
@@ -174,30 +182,33 @@ impl Tile<'_> {
                 }
             }
         }
-        for reader in &readers {
+        for reader in readers {
             self.attend_to_rows_of(&reader.chosen, reader, scratch);
         }
     }
 
-    /// The logarithms of what means count for each query of a panel, relative to a row: the rows of a group, and a factor.
-    /// `range`: groups whose rows, and no others, were attended to.
-    fn weigh_means(
+    /// The panel of queries from `first` on. `range`: groups whose rows, and no others, were attended to.
+    fn reader<'g>(
         &self,
-        (first, columns): (usize, usize),
+        first: usize,
+        queries: usize,
         range: Range<usize>,
-        groups: &Groups,
+        groups: &'g Groups,
         scratch: &mut Scratch,
-    ) -> [f32; PANEL] {
-        let panel = Panel { first, columns, start: 0, n: range.len() };
-        self.multiply_keys(&panel, (self.means(&range, groups).as_ptr(), 2 * self.call.head_dim), scratch);
+    ) -> Reader<'g> {
+        let columns = PANEL.min(queries - first);
+        let logarithms = [(GROUP as f32).log2(); PANEL];
+        let mut reader = Reader { groups, first, columns, logarithms, chosen: Vec::new() };
+        let n = range.len();
+        let means = self.means(&range, groups);
+        self.multiply_keys(&reader.panel(n), (means.as_ptr(), 2 * self.call.head_dim), scratch);
         let (largest, totals) = scratch.state[3 * first..].split_at(PANEL);
-        let mut weights = [(GROUP as f32).log2(); PANEL];
-        for (i, weight) in weights[..columns].iter_mut().enumerate() {
+        for (i, weight) in reader.logarithms[..columns].iter_mut().enumerate() {
             let of_means: f32 =
-                (0..panel.n).map(|r| (scratch.logits[r * PANEL + i] + *weight - largest[i]).exp2()).sum();
+                (0..n).map(|r| (scratch.logits[r * PANEL + i] + *weight - largest[i]).exp2()).sum();
             *weight += (totals[i] / of_means).clamp(1.0, MAX_FACTOR).log2();
         }
-        weights
+        reader
     }
 
     /// Attends to the means of groups, but for those that have to be read.
@@ -206,7 +217,7 @@ impl Tile<'_> {
         while last > range.start {
             let range = last.saturating_sub(BLOCK).max(range.start)..last;
             last = range.start;
-            let panel = Panel { first: reader.first, columns: reader.columns, start: 0, n: range.len() };
+            let panel = reader.panel(range.len());
             let (means, distance) = (self.means(&range, reader.groups), 2 * self.call.head_dim);
             self.multiply_keys(&panel, (means.as_ptr(), distance), scratch);
             let logits = &mut scratch.logits[..panel.n * PANEL];
@@ -254,8 +265,7 @@ impl Tile<'_> {
         for groups in groups.chunks(BLOCK / GROUP) {
             self.convert_groups(&self.lane.k, groups, scratch.k);
             self.convert_groups(&self.lane.v, groups, scratch.v);
-            let n = groups.len() * GROUP;
-            let panel = Panel { first: reader.first, columns: reader.columns, start: 0, n };
+            let panel = reader.panel(groups.len() * GROUP);
             self.multiply_keys(&panel, (scratch.k.as_ptr(), scratch.d), scratch);
             self.add_values(&panel, (scratch.v.as_ptr(), scratch.d), scratch);
         }
@@ -295,13 +305,18 @@ struct Reader<'a> {
     /// The tile's number of the first query.
     first: usize,
     columns: usize,
-    /// What means count: see [`Tile::weigh_means`].
+    /// The logarithms of what means count for each query, relative to a row: the rows of a group, and a factor.
     logarithms: [f32; PANEL],
     /// Groups that were chosen, and not read yet.
     chosen: Vec<usize>,
 }
 
 impl Reader<'_> {
+    /// Its queries against `n` rows that all of them see.
+    fn panel(&self, n: usize) -> Panel {
+        Panel { first: self.first, columns: self.columns, start: 0, n }
+    }
+
     /// For each query, a logit above this has the share from which a group is read. Columns without a query have none.
     fn limits(&self, state: &[f32]) -> [f32; PANEL] {
         let mut limits = [f32::INFINITY; PANEL];
