@@ -76,7 +76,6 @@ impl fmt::Display for AlikeTask {
 struct Paragraph {
     text: String,
     question: String,
-    answer_prefix: String,
     answer: &'static str,
     /// What of the paragraph says so: it stands there once.
     says: String,
@@ -102,7 +101,7 @@ pub fn samples(
         let asked = &paragraphs[random.below(paragraphs.len())];
         let question = format!("\n\n{}", asked.question);
         let build = |text: &str| spread(&paragraphs, text);
-        let count = |context: &String| count(&[context, question.as_str(), &asked.answer_prefix].concat());
+        let count = |context: &String| count(&[context, question.as_str()].concat());
         let filled =
             fill(&background, options.tokens.saturating_sub(ANSWER_TOKENS), &build, &count).map_err(
                 |minimum| TaskError::TooShort { tokens: options.tokens, minimum: minimum + ANSWER_TOKENS },
@@ -111,7 +110,7 @@ pub fn samples(
         Ok(Sample {
             needles: iter::once(at..at + asked.says.len()).collect(),
             context: filled.text,
-            answer_prefix: asked.answer_prefix.clone(),
+            answer_prefix: String::new(),
             references: vec![asked.answer.to_owned()],
             tokens: filled.tokens + ANSWER_TOKENS,
             question,
@@ -149,22 +148,19 @@ fn villages(task: AlikeTask, random: &mut PythonRandom) -> Vec<Paragraph> {
              The door of the mill is {mill}, and that of the inn is not. Mr. {keeper} keeps the inn, which has a {roof} \
              roof. On Sundays the library is {library}."
         );
-        let (question, answer_prefix, answer, says) = match task {
+        let (question, answer, says) = match task {
             AlikeTask::Year => (
                 format!("When was the stone bridge in {name} built?"),
-                format!("The stone bridge in {name} was built in"),
                 bridge,
                 format!("built there in {bridge}"),
             ),
             AlikeTask::Paraphrase => (
                 format!("In which year could people at {name} cross the water on foot for the first time?"),
-                "It was in".to_owned(),
                 bridge,
                 format!("built there in {bridge}"),
             ),
             AlikeTask::Word => (
                 format!("What color is the entrance of the place in {name} where grain is ground?"),
-                "It is".to_owned(),
                 mill,
                 format!("mill is {mill}"),
             ),
@@ -172,12 +168,11 @@ fn villages(task: AlikeTask, random: &mut PythonRandom) -> Vec<Paragraph> {
                 format!(
                     "Can somebody from {name} borrow a book at the end of the week, on a Sunday? Answer with yes or no."
                 ),
-                String::new(),
                 may_borrow,
                 format!("library is {library}"),
             ),
         };
-        Paragraph { text, question, answer_prefix, answer, says }
+        Paragraph { text, question, answer, says }
     };
     villages.into_iter().take(PARAGRAPHS).map(village).collect()
 }
@@ -199,7 +194,6 @@ fn lockers(task: AlikeTask, random: &mut PythonRandom) -> Vec<Paragraph> {
         Paragraph {
             text,
             question: format!("What is the code of locker {number} in the hall?"),
-            answer_prefix: format!("The code of locker {number} in the hall is"),
             answer: code,
             says: format!("is {code}"),
         }

@@ -22,13 +22,12 @@ const SEPARATOR: &str = "\n\n";
 pub fn samples(options: &SampleOptions, count: &dyn Fn(&str) -> usize) -> Vec<Sample> {
     let sample = |number: usize| {
         let (text, fact) = document(options, number, options.tokens.saturating_sub(ANSWER_TOKENS), count)?;
-        ask(text, &fact, "", count)
+        ask(text, &fact, count)
     };
     (0..options.samples).filter_map(sample).collect()
 }
 
-/// The same with sentences before and behind the fact that have its value, but say it of others, or only ask. The beginning
-/// of the answer is given, so that the model says the value alone.
+/// The same with sentences before and behind the fact that have its value, but say it of others, or only ask.
 pub fn samples_alike(options: &SampleOptions, count: &dyn Fn(&str) -> usize) -> Vec<Sample> {
     let sample = |number: usize| {
         let tokens = options.tokens.saturating_sub(ANSWER_TOKENS + ALIKE_TOKENS);
@@ -43,8 +42,7 @@ pub fn samples_alike(options: &SampleOptions, count: &dyn Fn(&str) -> usize) -> 
             let at = from + text[from..].find(". ")? + 2;
             text.insert_str(at, &format!("{} ", alike[(place + number) % alike.len()]));
         }
-        let begins = fact.text.split_once(&fact.key)?.0.trim_end();
-        ask(text, &fact, begins, count)
+        ask(text, &fact, count)
     };
     (0..options.samples).filter_map(sample).collect()
 }
@@ -69,11 +67,11 @@ fn document(
 }
 
 /// The question about a fact, which stands in the text once.
-fn ask(text: String, fact: &Fact, answer_prefix: &str, count: &dyn Fn(&str) -> usize) -> Option<Sample> {
+fn ask(text: String, fact: &Fact, count: &dyn Fn(&str) -> usize) -> Option<Sample> {
     let at = text.find(&fact.text)? + fact.text.find(&fact.key)?;
     Some(Sample {
         question: format!("{SEPARATOR}{}", fact.question),
-        answer_prefix: answer_prefix.to_owned(),
+        answer_prefix: String::new(),
         references: vec![fact.key.clone()],
         needles: iter::once(at..at + fact.key.len()).collect(),
         tokens: count(&text) + ANSWER_TOKENS,
