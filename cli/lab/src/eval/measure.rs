@@ -216,7 +216,9 @@ impl<'a> Evaluation<'a> {
             let Answer { session, usage, state, prompt, text, .. } = answer;
             let record = self.record_of(exercise, &group[session], usage);
             let ranks = told.as_ref().map(|told| {
-                self.lab.interrupt.computing(|| SourceRanks::of_answer(state, told, prompt, text))
+                self.lab
+                    .interrupt
+                    .computing(|| SourceRanks::of_answer(state, self.format.tokenizer(), told, prompt, text))
             });
             let sources = ranks.transpose()?;
             Ok(records.add(Record { score: score(text), answer: text.to_owned(), sources, ..record })?)

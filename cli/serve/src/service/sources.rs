@@ -15,6 +15,8 @@ const LIMIT: usize = 5;
 /// What sources are looked for in: the documents of a request, and what stands in them and in its messages.
 pub(crate) struct SourceSearch {
     documents: Arc<Documents>,
+    /// The last of the messages that ask.
+    question: String,
     known: Known,
 }
 
@@ -42,13 +44,15 @@ impl SourceSearch {
                 _ => known.add(&message.content),
             }
         }
-        SourceSearch { documents, known }
+        let question = messages.iter().rev().find(|message| message.role == "user");
+        let question = question.map(|message| message.content.clone()).unwrap_or_default();
+        SourceSearch { documents, question, known }
     }
 
     /// An answer follows, behind so many tokens. What earlier ones have looked at is forgotten, so that all of it has room.
     pub(super) fn begin(&self, session: &mut Session, tokens: usize) -> Result<(), EngineError> {
         let last = tokens.saturating_sub(1);
-        session.attention_paid(last..last, 0..0).map(drop)
+        session.attention_paid(last..last, 0..0, &[]).map(drop)
     }
 
     /// The sources of an answer with this text, which the session has behind so many tokens.
@@ -64,7 +68,7 @@ impl SourceSearch {
     ) -> Result<AnswerSources, EngineError> {
         let (document, outline) = (self.documents.text(), self.documents.outline());
         let answer = tokens..session.tokens().len();
-        let (found, missing) = match session.sources(tokenizer, &[document], answer, LIMIT) {
+        let (found, missing) = match session.sources(tokenizer, &[document], &self.question, answer, LIMIT) {
             Ok(sources) => (sources.found, sources.missing.map(|why| why.to_string())),
             Err(error) if error.is_interrupt() => return Err(error),
             Err(error) => (Vec::new(), Some(error.to_string())),

@@ -7,6 +7,7 @@
 mod passage;
 mod places;
 mod rank;
+mod repeated;
 mod sentences;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use std::ops::Range;
 pub use self::passage::Passage;
 pub use self::places::{PromptBytes, TextPlace};
 pub use self::rank::{Evidence, Ranked, Ranking, rank};
+pub use self::repeated::token_weights;
 pub use self::sentences::sentences;
 use models::tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
@@ -22,9 +24,6 @@ use serde::{Deserialize, Serialize};
 use super::documents::Attachment;
 use super::{Chat, Preamble};
 use crate::{EngineError, Session};
-
-/// Sentences with a smaller share of the attention are no sources: heads look a little at many tokens.
-const MIN_WEIGHT: f32 = 0.02;
 
 /// Sources of an answer that are kept with the conversation: the best ones.
 const MAX_KEPT: usize = 32;
@@ -152,9 +151,10 @@ impl Chat {
         let (Some(turn), true) = (self.turns.last(), self.has_answer()) else {
             return Ok(NoSources::NotRecorded.into());
         };
-        let Chat { session, format, preamble, attachments, timeline, .. } = self;
-        let answer = turn.answer..timeline.len();
-        session.sources(format.tokenizer(), &texts_of(preamble, attachments), answer, limit)
+        let answer = turn.answer..self.timeline.len();
+        let question = self.last_question().unwrap_or_default().to_owned();
+        let Chat { session, format, preamble, attachments, .. } = self;
+        session.sources(format.tokenizer(), &texts_of(preamble, attachments), &question, answer, limit)
     }
 
     /// The text of a source; empty for a source of another conversation.
@@ -181,10 +181,10 @@ fn texts_of<'a>(preamble: &'a Preamble, attachments: &'a [Attachment]) -> Vec<&'
 }
 
 impl Session {
-    /// Where in `texts` an answer comes from that has the positions `answer`, in tokens: at most `limit` sentences, the best
-    /// first. The session may lack the last of these positions. The texts stand in the session in this order, before the
-    /// answer; those that do not are left out. Nothing is found without [`Session::record_attention`]. What was recorded
-    /// before the answer is forgotten.
+    /// Where in `texts` an answer to `question` comes from that has the positions `answer`, in tokens: at most `limit`
+    /// sentences, the best first. The session may lack the last of these positions. The texts stand in the session in this
+    /// order, before the answer; those that do not are left out. Nothing is found without [`Session::record_attention`]. What
+    /// was recorded before the answer is forgotten.
     ///
     /// [`Chat::sources`] does this for conversations.
     ///
@@ -194,6 +194,7 @@ impl Session {
         &mut self,
         tokenizer: &Tokenizer,
         texts: &[&str],
+        question: &str,
         answer: Range<usize>,
         limit: usize,
     ) -> Result<Sources, EngineError> {
@@ -208,11 +209,15 @@ impl Session {
         let (Some((_, first)), Some((_, last))) = (places.first(), places.last()) else {
             return Ok(NoSources::NoDocuments.into());
         };
+        let written = self.tokens().get(before..answer.end.min(self.tokens().len())).unwrap_or_default();
+        let answer_bytes: Vec<u8> =
+            written.iter().filter_map(|token| tokenizer.token_bytes(*token)).flatten().copied().collect();
+        let counts = token_weights(tokenizer, written, question);
         // The first token of the answer is chosen with the last one of the question.
         let by = answer.start.saturating_sub(1)..answer.end;
         let from = first.first_token;
         let to = from..last.first_token + last.token_ends.len();
-        let paid = match self.attention_paid(by, to)? {
+        let paid = match self.attention_paid(by, to, &counts)? {
             Some(paid) => paid,
             None if self.has_recorded_layers() => return Ok(NoSources::NotRecorded.into()),
             None => return Ok(NoSources::NoHeads.into()),
@@ -228,16 +233,19 @@ impl Session {
             token_ends.extend(place.token_ends.iter().map(|end| start + end));
             attention.extend_from_slice(&paid[place.first_token - from..][..place.token_ends.len()]);
         }
-        let evidence =
-            Evidence { text: &text, token_ends: &token_ends, attention: &attention, ..Evidence::default() };
+        let evidence = Evidence {
+            text: &text,
+            token_ends: &token_ends,
+            attention: &attention,
+            question,
+            answer: &String::from_utf8_lossy(&answer_bytes),
+        };
         let source = |Ranked { range, weight }: Ranked| {
             let part = starts.partition_point(|(start, _)| *start <= range.start) - 1;
             let (start, part) = starts[part];
             Source { part, range: range.start - start..range.end - start, weight }
         };
-        let is_pointed_at = attention.iter().any(|paid| *paid > 0.0);
-        let mut ranked = if is_pointed_at { rank(&evidence, Ranking::Attention, limit) } else { Vec::new() };
-        ranked.retain(|ranked| ranked.weight >= MIN_WEIGHT);
+        let ranked = rank(&evidence, Ranking::Combined, limit);
         match ranked.is_empty() && limit > 0 {
             true => Ok(NoSources::NothingAttended.into()),
             false => Ok(Sources { found: ranked.into_iter().map(source).collect(), missing: None }),

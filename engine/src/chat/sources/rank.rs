@@ -10,6 +10,13 @@ use super::sentences::sentences;
 /// BM25's saturation of repeated words, and how much the length of a sentence counts (Robertson and Zaragoza 2009).
 const BM25: (f64, f64) = (1.2, 0.75);
 
+/// Sentences with a smaller share of the attention are no sources: heads look a little at many tokens.
+const MIN_PAID: f64 = 0.02;
+/// What a word of the question counts for a sentence that has it, and for those that are one, two and three sentences away.
+const NEAR: [f64; 4] = [1.0, 0.9, 0.8, 0.7];
+/// What a sentence that shares no words has beside the one that shares most. Answers may have other words than the text.
+const NO_WORDS: f64 = 0.1;
+
 /// What is known of where an answer comes from.
 ///
 /// ```
@@ -41,11 +48,12 @@ pub struct Evidence<'a> {
 /// How sentences are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranking {
-    /// By the attention that the answer paid to their tokens.
+    /// Those with a share of the attention, in the order of three numbers' product: the fourth root of that share, BM25 of
+    /// those words of the answer that the question does not have, and words of the question, in the sentence or near it.
     #[default]
-    Attention,
-    /// By attention and BM25 of the words of the answer, in equal shares.
     Combined,
+    /// By the attention that the answer paid to their tokens.
+    Attention,
     /// By how many words they have in common with the answer.
     CommonWords,
     /// By BM25 of the words of the question and the answer.
@@ -129,12 +137,12 @@ fn bm25_of(query: &HashSet<String>, text: &str, sentences: &[Range<usize>]) -> V
         all += length;
         found.push((counts, length));
     }
-    let (n, average) = (sentences.len() as f64, all / (sentences.len() as f64).max(1.0));
+    let average = all / (sentences.len() as f64).max(1.0);
     let score = |(counts, length): (HashMap<String, f64>, f64)| {
         let of_word = |(word, count): (String, f64)| {
-            let rarity = (1.0 + (n - containing[&word] + 0.5) / (containing[&word] + 0.5)).ln();
             let (k, b) = BM25;
-            rarity * count * (k + 1.0) / (count + k * (1.0 - b + b * length / average))
+            rarity(sentences.len(), containing[&word]) * count * (k + 1.0)
+                / (count + k * (1.0 - b + b * length / average))
         };
         // In a fixed order: sums of floats depend on it.
         let mut counts: Vec<(String, f64)> = counts.into_iter().collect();
@@ -145,16 +153,105 @@ fn bm25_of(query: &HashSet<String>, text: &str, sentences: &[Range<usize>]) -> V
 }
 
 fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
-    let shares = |scores: Vec<f64>| {
-        let all: f64 = scores.iter().sum();
-        scores.into_iter().map(move |score| if all > 0.0 { score / all } else { 0.0 })
+    let paid = attention(evidence, sentences);
+    let all: f64 = paid.iter().sum();
+    let asked: HashSet<String> = words(evidence.question).collect();
+    let said: HashSet<String> = words(evidence.answer).filter(|word| !asked.contains(word)).collect();
+    let says = beside_best(bm25_of(&said, evidence.text, sentences));
+    let is_about = beside_best(near_words(&asked, evidence.text, sentences));
+    let score = |(paid, (says, is_about)): (f64, (f64, f64))| match paid >= MIN_PAID * all && paid > 0.0 {
+        true => (paid / all).powf(0.25) * (says + NO_WORDS) * (is_about + NO_WORDS),
+        false => 0.0,
     };
-    let words: HashSet<String> = words(evidence.answer).collect();
-    let words = shares(bm25_of(&words, evidence.text, sentences));
-    shares(attention(evidence, sentences)).zip(words).map(|(paid, words)| paid + words).collect()
+    paid.into_iter().zip(says.into_iter().zip(is_about)).map(score).collect()
+}
+
+/// Scores of which the best is 1; those that are all 0 stay so.
+fn beside_best(mut scores: Vec<f64>) -> Vec<f64> {
+    let best = scores.iter().copied().fold(0.0, f64::max);
+    if best > 0.0 {
+        scores.iter_mut().for_each(|score| *score /= best);
+    }
+    scores
+}
+
+/// How many words of a query stand in each sentence or near it, rare ones counting more: each word where it is nearest.
+fn near_words(query: &HashSet<String>, text: &str, sentences: &[Range<usize>]) -> Vec<f64> {
+    let mut containing: HashMap<&str, f64> = HashMap::new();
+    let mut found: Vec<Vec<&str>> = Vec::new();
+    for range in sentences {
+        let of_query = words(&text[range.clone()]).filter_map(|word| query.get(&word).map(String::as_str));
+        let mut of_query: Vec<&str> = of_query.collect();
+        of_query.sort_unstable();
+        of_query.dedup();
+        of_query.iter().for_each(|word| *containing.entry(word).or_default() += 1.0);
+        found.push(of_query);
+    }
+    let near = |index: usize| {
+        let (mut counted, mut score) = (HashSet::new(), 0.0);
+        for (distance, counts) in NEAR.iter().enumerate() {
+            let before = index.checked_sub(distance).map(|before| &found[before]);
+            let behind = found.get(index + distance).filter(|_| distance > 0);
+            for word in before.into_iter().chain(behind).flatten() {
+                if counted.insert(*word) {
+                    score += counts * rarity(sentences.len(), containing[word]);
+                }
+            }
+        }
+        score
+    };
+    (0..sentences.len()).map(near).collect()
+}
+
+/// How rare a word is that so many of all sentences have.
+fn rarity(sentences: usize, containing: f64) -> f64 {
+    (1.0 + (sentences as f64 - containing + 0.5) / (containing + 0.5)).ln()
 }
 
 /// The words of a text in small letters.
-fn words(text: &str) -> impl Iterator<Item = String> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
     text.unicode_words().map(str::to_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Aldmoor lies on the Wey. A stone bridge was built there in 1784. The school opened in 1784.\n\n\
+        It rained. It rained. It rained.\n\n\
+        Penridge lies on the Ouse. A stone bridge was built there in 1871. The school opened in 1784.\n\n\
+        It rained. It rained. It rained.\n\n\
+        Norwell lies on the Tarn. A stone bridge was built there in 1784. The school opened in 1871.";
+
+    /// Attention of one token for each sentence, from 0 to 1.
+    fn best(question: &str, answer: &str, paid: &[f32]) -> Vec<usize> {
+        let all = sentences(TEXT);
+        let token_ends: Vec<usize> = all.iter().map(|sentence| sentence.end).collect();
+        assert_eq!(paid.len(), all.len());
+        let evidence = Evidence { text: TEXT, token_ends: &token_ends, attention: paid, question, answer };
+        let ranked = rank(&evidence, Ranking::Combined, 3);
+        ranked
+            .iter()
+            .map(|ranked| all.iter().position(|range| *range == ranked.range).expect("one"))
+            .collect()
+    }
+
+    #[test]
+    fn words_of_the_question_near_a_sentence_decide_among_those_that_are_looked_at() {
+        let mut paid = [0.0; 15];
+        (paid[1], paid[7], paid[14]) = (0.4, 0.2, 0.4);
+        let question = "When was the stone bridge in Penridge built?";
+        // Sentence 14 has the year, but no bridge; sentence 1 the bridge of another village.
+        assert_eq!(best(question, "The stone bridge in Penridge was built in 1871.", &paid), [7, 14, 1]);
+        // Words alone make no source.
+        paid[7] = 0.01;
+        assert!(!best(question, "The stone bridge in Penridge was built in 1871.", &paid).contains(&7));
+    }
+
+    #[test]
+    fn attention_decides_where_words_say_nothing() {
+        let mut paid = [0.0; 15];
+        (paid[3], paid[9], paid[10]) = (0.2, 0.1, 0.7);
+        assert_eq!(best("Wie war das Wetter?", "Es regnete.", &paid), [10, 3, 9]);
+    }
 }

@@ -247,7 +247,7 @@ impl Session {
     /// session.sync(&[11, 12, 13, 14, 15, 16], &mut |_| ())?;
     /// session.record_attention(true)?;
     /// session.push(12)?;
-    /// let attention = session.attention_paid(6..7, 0..6)?.expect("a model with heads that see the whole text");
+    /// let attention = session.attention_paid(6..7, 0..6, &[])?.expect("a model with heads that see the whole text");
     /// assert_eq!(attention.len(), 6);
     /// # Ok::<(), longhand::EngineError>(())
     /// ```

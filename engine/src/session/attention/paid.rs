@@ -6,7 +6,7 @@
 //! rows are evicted find nothing, so that those that keep theirs are chosen.
 //!
 //! A token counts for as much as it is rare in the text: names and numbers much, words such as "the" little, and tokens that
-//! the text does not have nothing.
+//! the text does not have nothing. The caller may let some count less.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,6 +35,7 @@ const BLOCK_BYTES: usize = 4 << 20;
 struct Asker {
     /// Index of its query among those that are kept.
     query: usize,
+    position: usize,
     /// The token that follows it.
     follower: Option<u32>,
     /// How often the text has that.
@@ -58,6 +59,8 @@ impl Session {
     /// head looked for what the answer says. Tokens whose queries were not recorded pay nothing, and so do all of them to rows
     /// that every such head has evicted. Forgets the queries of the tokens before `by`.
     ///
+    /// `counts`: for each of `by` how much the token that follows it counts beside others, from 0 to 1; 1 where it is shorter.
+    ///
     /// `None` where attention is not recorded, nothing of `by` was recorded, or the model has no heads that see the whole
     /// text.
     ///
@@ -67,10 +70,11 @@ impl Session {
         &mut self,
         by: Range<usize>,
         to: Range<usize>,
+        counts: &[f32],
     ) -> Result<Option<Vec<f32>>, EngineError> {
         let to = to.start.min(self.tokens.len())..to.end.min(self.tokens.len());
         let Some(mut record) = self.attention.take() else { return Ok(None) };
-        let paid = self.paid(&mut record, by, to);
+        let paid = self.paid(&mut record, by, to, counts);
         self.attention = Some(record);
         paid
     }
@@ -80,6 +84,7 @@ impl Session {
         record: &mut AttentionRecord,
         by: Range<usize>,
         to: Range<usize>,
+        counts: &[f32],
     ) -> Result<Option<Vec<f32>>, EngineError> {
         record.read_rings()?;
         record.forget_before(by.start);
@@ -94,8 +99,10 @@ impl Session {
         for group in &asked.best_groups(groups, &asking, &self.tokens, &to)? {
             let rows = rows_of(group, &to);
             asked.weights(group, &asking, &mut |_, query, weights| {
+                let Asker { position, weight, .. } = asking[query];
+                let weight = weight * counts.get(position - by.start).copied().unwrap_or(1.0);
                 for (row, at) in &rows {
-                    paid[*at] += asking[query].weight * weights[*row];
+                    paid[*at] += weight * weights[*row];
                 }
             })?;
         }
@@ -106,11 +113,11 @@ impl Session {
     fn askers(&self, record: &AttentionRecord, by: &Range<usize>, to: &Range<usize>) -> Vec<Asker> {
         let mut counts: HashMap<u32, usize> = HashMap::new();
         self.tokens[to.clone()].iter().for_each(|token| *counts.entry(*token).or_default() += 1);
-        let asker = |(query, position): (usize, &usize)| {
+        let asker = |(query, &position): (usize, &usize)| {
             let follower = self.tokens.get(position + 1).copied();
             let count = follower.and_then(|token| counts.get(&token).copied()).unwrap_or(0);
             let weight = if count > 0 { ((to.len() + 1) as f32 / count as f32).ln() } else { 0.0 };
-            Asker { query, follower, count, weight }
+            Asker { query, position, follower, count, weight }
         };
         record.positions.iter().enumerate().filter(|(_, at)| by.contains(at)).map(asker).collect()
     }

@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use longhand::sources::{Evidence, PromptBytes, Ranking, TextPlace, rank};
+use longhand::gguf::Tokenizer;
+use longhand::sources::{Evidence, PromptBytes, Ranking, TextPlace, rank, token_weights};
 use longhand::{ChatFormat, EngineError, Session};
 use serde::{Deserialize, Serialize};
 
@@ -66,13 +67,15 @@ impl SourceRanks {
     /// Where the attention cannot be computed.
     pub fn of_answer(
         session: &mut Session,
+        tokenizer: &Tokenizer,
         told: &Told,
         prompt: usize,
         answer: &str,
     ) -> Result<SourceRanks, EngineError> {
         let TextPlace { first_token, token_ends } = &told.place;
         let by = prompt.saturating_sub(1)..session.tokens().len();
-        let attention = session.attention_paid(by, *first_token..first_token + token_ends.len())?;
+        let counts = token_weights(tokenizer, &session.tokens()[prompt..], &told.question);
+        let attention = session.attention_paid(by, *first_token..first_token + token_ends.len(), &counts)?;
         let attention = attention.unwrap_or_default();
         let evidence = Evidence {
             text: &told.text,

@@ -1,0 +1,54 @@
+//! Which tokens of an answer only repeat its question.
+
+use std::collections::HashSet;
+
+use models::tokenizer::Tokenizer;
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::rank::words;
+
+/// What a token of a word that the question has, too, counts beside another one.
+const REPEATED: f32 = 0.1;
+
+/// How much each of an answer's tokens tells of where the answer comes from, up to 1. "The bridge in Penridge was built in
+/// 1871" repeats its question but for the year, and places that have the other words may be anywhere.
+///
+/// ```
+/// use longhand::gguf::Tokenizer;
+/// use longhand::sources::token_weights;
+///
+/// let model = longhand::Model::open(longhand::ModelSource::Embedded)?;
+/// let tokenizer = Tokenizer::from_gguf(model.gguf())?;
+/// let answer = tokenizer.encode("The boat is red.", false, false)?;
+/// let repeated = |question| {
+///     let weights = token_weights(&tokenizer, &answer, question);
+///     weights.into_iter().filter(|weight| *weight < 1.0).count()
+/// };
+/// assert_eq!(repeated("Who?"), 0);
+/// assert!(repeated("Which color has the boat?") > 0);
+/// assert!(repeated("Is the boat red?") > repeated("Which color has the boat?"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn token_weights(tokenizer: &Tokenizer, answer: &[u32], question: &str) -> Vec<f32> {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(answer.len()));
+    for token in answer {
+        bytes.extend_from_slice(tokenizer.token_bytes(*token).unwrap_or_default());
+        ends.push(bytes.len());
+    }
+    let mut weights = vec![1.0; answer.len()];
+    let asked: HashSet<String> = words(question).collect();
+    let mut from = 0;
+    // An answer may end, or begin, in the middle of a character.
+    for chunk in bytes.utf8_chunks() {
+        for (at, word) in chunk.valid().unicode_word_indices() {
+            if asked.contains(&word.to_lowercase()) {
+                let (start, end) = (from + at, from + at + word.len());
+                let first = ends.partition_point(|token| *token <= start);
+                let last = ends.partition_point(|token| *token < end);
+                weights[first..=last].fill(REPEATED);
+            }
+        }
+        from += chunk.valid().len() + chunk.invalid().len();
+    }
+    weights
+}
