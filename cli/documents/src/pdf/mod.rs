@@ -62,9 +62,9 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     let page_tree = PageTree::of(&catalogue(&pdf));
     let pdf = changed(pdf, &page_tree.changed, password);
     let mut forms = forms::change(&pdf);
-    let fonts = fonts::names::find(&pdf);
+    let mut fonts = fonts::names::find(&pdf);
     let mut objects = match changes::are_possible(&pdf) {
-        true => fonts.tables,
+        true => fonts.objects,
         false if forms.repeated > 0 => {
             return Err(Problem::Damaged { what: "its drawings contain each other too often".to_owned() });
         }
@@ -72,6 +72,7 @@ pub(crate) fn convert(bytes: &[u8], options: &Options) -> Result<Converted, Prob
     };
     objects.append(&mut forms.objects);
     let pdf = changed(pdf, &objects, password);
+    fonts.two_byte.add_changed(&pdf);
     let catalogue = catalogue(&pdf);
     let without_layers = layers::without(&pdf, &catalogue, |file| open(file, password).ok());
     let mut hidden = without_layers.as_ref().map(|pdf| HiddenLayers::new(pdf, forms.texts.clone()));

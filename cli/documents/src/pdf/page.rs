@@ -1,6 +1,7 @@
 //! Interprets a page and collects its glyphs, in the order in which they are drawn, and what hides or shows them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use hayro_interpret::font::Glyph;
 use hayro_interpret::hayro_cmap::BfString;
@@ -86,7 +87,12 @@ pub(super) fn read<'a>(
     let draw = |content: &[u8], resources: &Resources<'a>, reader: &mut PageReader<'_>| {
         let mut content = Cow::Borrowed(content);
         clip_text::draw(&mut content);
-        let mut context = Context::new(upright, size, cache, page.xref(), InterpreterSettings::default());
+        let tables = reader.programs.tables.clone();
+        let settings = InterpreterSettings {
+            cmap_resolver: Arc::new(move |name| tables.table(name)),
+            ..InterpreterSettings::default()
+        };
+        let mut context = Context::new(upright, size, cache, page.xref(), settings);
         interpret(TypedIter::new(&content), resources, &mut context, reader);
     };
     draw(&actual_text.content, page.resources(), &mut reader);
@@ -172,7 +178,11 @@ impl<'k> PageReader<'k> {
             letters::is_control(text)
                 || matches!(text, BfString::Char(c) if *c == UNKNOWN || letters::is_private(*c))
         };
-        if let Some(text) = characters.map(letters::of_windows).filter(|text| !says_nothing(text)) {
+        if let Some(text) = characters
+            .map(letters::of_windows)
+            .map(letters::without_variation)
+            .filter(|text| !says_nothing(text))
+        {
             return Some((text, Source::File));
         }
         let read = match glyph {

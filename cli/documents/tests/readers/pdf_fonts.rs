@@ -308,3 +308,126 @@ fn what_the_program_of_a_font_cannot_say_is_counted() {
     let damaged = [Program::new("").objects()[0].clone(), hex(&damaged)];
     assert_eq!(known(read(&show(&[2, 3, 4, 5]), &font, &damaged)), None);
 }
+
+/// A font with this encoding whose glyphs are those of a collection, with more in its own dictionary and in that of its glyphs.
+fn of_collection(encoding: &str, ordering: &str, more: &str, of_glyphs: &str) -> String {
+    let font = two_byte(encoding, more, of_glyphs);
+    font.replace("(Identity)", &format!("({ordering})")).replace("/DW 500", "/DW 1000")
+}
+
+/// The objects 6 and 7: the description of a font and a PostScript program whose glyphs have numbers, or names.
+fn postscript_program(has_numbers: bool) -> Vec<String> {
+    let list = |entry: &[u8]| [&[0, 1, 1, 1, 1 + entry.len() as u8][..], entry].concat();
+    // Its glyphs, and its fonts for numbered ones, are the list behind its head.
+    let places = [143, 17, 143, 12, 36];
+    let places = if has_numbers { &places[..] } else { &places[..2] };
+    let program = [&[1, 0, 4, 1][..], &list(&[14]), &list(places), &[0; 8]].concat();
+    vec![
+        "<< /Type /FontDescriptor /FontName /Made /Flags 4 /FontFile3 7 0 R >>".to_owned(),
+        hex(&program).replacen("<<", "<< /Subtype /CIDFontType0C", 1),
+    ]
+}
+
+const NO_PROGRAM: &str = "<< /Type /FontDescriptor /FontName /Made /Flags 4 >>";
+
+#[test]
+fn characters_of_a_collection_are_read() {
+    let numbered = postscript_program(true);
+    for (ordering, codes, text) in [
+        ("Japan1", &[3284, 1200, 843, 34][..], "\u{65e5}\u{4e00}\u{3042}A"),
+        ("GB1", &[4559, 34], "\u{4e2d}A"),
+        ("CNS1", &[595, 34], "\u{4e00}A"),
+        ("Korea1", &[1086, 34], "\u{ac00}A"),
+    ] {
+        let shown = |encoding: &str, of_glyphs: &str, objects: &[String]| {
+            read(&show(codes), &of_collection(encoding, ordering, "", of_glyphs), objects)
+        };
+        assert_known(shown("Identity-H", "", &numbered), text, 0);
+        assert_known(shown("Identity-H", "", &[NO_PROGRAM.to_owned()]), text, 0);
+        // A TrueType program needs a table of its glyphs by their numbers in the collection.
+        let mut mapped = Program::new("abc").objects();
+        mapped.push(hex(&[0, 1, 0, 2]));
+        assert_known(shown("Identity-H", "/CIDToGIDMap 8 0 R", &mapped), text, 0);
+        // The numbers of its glyphs are others, as are those of glyphs with names.
+        let other = Program::new("abc").objects();
+        let others = read(&show(&[1, 2, 3]), &of_collection("Identity-H", ordering, "", ""), &other);
+        assert_known(others, "abc", 0);
+        assert!(shown("Identity-H", "", &postscript_program(false)).is_err());
+        assert_eq!(known(shown("Own-H", "", &numbered)), None);
+    }
+    // Other collections, and what the file says.
+    let shown = |ordering: &str, more: &str, objects: &[String]| {
+        read(&show(&[34, 35]), &of_collection("Identity-H", ordering, more, ""), objects)
+    };
+    assert_eq!(known(shown("Identity", "", &numbered)), None);
+    assert_eq!(known(shown("Japan2", "", &numbered)), None);
+    let map = stream("", "2 beginbfchar <0022> <0052> <0023> <0065> endbfchar");
+    assert_known(shown("Japan1", "/ToUnicode 8 0 R", &[&numbered[..], &[map]].concat()), "Re", 0);
+    assert_known(shown("Japan1", "/ToUnicode /Identity-H", &numbered), "AB", 0);
+    // Text that runs down.
+    let vertical = of_collection("Identity-V", "Japan1", "", "");
+    assert_known(read(&show(&[843, 844]), &vertical, &numbered), "\u{3042}\u{3043}", 0);
+}
+
+/// The names of encodings say which characters codes are, whatever the numbers of glyphs in a program.
+#[test]
+fn encodings_of_collections_are_read() {
+    let shown = |encoding: &str, ordering: &str, codes: &str, objects: &[String]| {
+        let content = format!("BT /F 10 Tf 72 700 Td <{codes}> Tj ET");
+        read(&content, &of_collection(encoding, ordering, "", ""), objects)
+    };
+    let objects = [vec![NO_PROGRAM.to_owned()], postscript_program(true), Program::new("abc").objects()];
+    for (encoding, ordering, codes, text) in [
+        ("90ms-RKSJ-H", "Japan1", "93fa967b41", "\u{65e5}\u{672c}A"),
+        ("H", "Japan1", "467c4b5c", "\u{65e5}\u{672c}"),
+        ("EUC-H", "Japan1", "c6fccbdc41", "\u{65e5}\u{672c}A"),
+        ("UniJIS-UTF16-H", "Japan1", "65e5d842dfb70041", "\u{65e5}\u{20bb7}A"),
+        // Characters that the collection does not have, and tables that are not known.
+        ("UniJIS-UCS2-H", "Japan1", "00414e6a0042", "A\u{4e6a}B"),
+        ("UniJIS-UTF16-H", "Japan1", "0041d83dde000042", "A\u{1f600}B"),
+        ("UniJIS2004-UTF16-H", "Japan1", "65e50041", "\u{65e5}A"),
+        // Codes for private use that the collection has.
+        ("UniCNS-UTF16-H", "CNS1", "0041e0010042", "A\u{92db}B"),
+        ("UniCNS-UTF16-V", "CNS1", "e0014e00", "\u{92db}\u{4e00}"),
+        ("GBK-EUC-H", "GB1", "d6d0cec441", "\u{4e2d}\u{6587}A"),
+        ("UniGB-UCS2-H", "GB1", "4e2d65870041", "\u{4e2d}\u{6587}A"),
+        ("ETen-B5-H", "CNS1", "a4a4a4e541", "\u{4e2d}\u{6587}A"),
+        ("KSCms-UHC-H", "Korea1", "c7d1b1db41", "\u{d55c}\u{ae00}A"),
+        ("UniKS-UTF16-V", "Korea1", "d55cae00", "\u{d55c}\u{ae00}"),
+    ] {
+        for objects in &objects {
+            assert_known(shown(encoding, ordering, codes, objects), text, 0);
+        }
+    }
+    // Glyphs of which a table says that they are certain ones of a character.
+    assert_known(shown("90ms-RKSJ-H", "Japan1", "88ef8fe9", &objects[0]), "\u{8328}\u{57ce}", 0);
+}
+
+/// What is behind a code that its encoding does not have is read from the right place.
+#[test]
+fn unknown_codes_of_collections_are_counted() {
+    let shown = |encoding: &str, ordering: &str, codes: &str, objects: &[String]| {
+        let content = format!("BT /F 10 Tf 72 700 Td <{codes}> Tj ET");
+        read(&content, &of_collection(encoding, ordering, "", ""), objects)
+    };
+    for objects in [vec![NO_PROGRAM.to_owned()], postscript_program(true)] {
+        for (encoding, codes, text, unknown) in [
+            ("UniJIS-UCS2-H", "00410042e00000430044", "AB\u{fffd}CD", 1),
+            ("90ms-RKSJ-H", "414243f0404445", "ABC\u{fffd}DE", 1),
+            ("Identity-H", "002200237fff75300024", "AB\u{fffd}\u{fffd}C", 2),
+        ] {
+            assert_known(shown(encoding, "Japan1", codes, &objects), text, unknown);
+        }
+    }
+    // Text in an encoding that is not known is not left out.
+    for encoding in ["78-RKSJ-H", "UniJIS-UTF32-H", "Own"] {
+        assert_eq!(
+            known(shown(encoding, "Japan1", "3021302230233024", &[NO_PROGRAM.to_owned()])),
+            None,
+            "{encoding}"
+        );
+    }
+    // Nor are glyphs of a font that is not in the file.
+    let glyphs = of_collection("Identity-H", "Identity", "", "");
+    assert_eq!(known(read(&show(&[0x7530, 0x7531]), &glyphs, &[NO_PROGRAM.to_owned()])), None);
+}

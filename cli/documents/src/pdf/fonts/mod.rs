@@ -2,6 +2,8 @@
 //! drawings.
 
 mod asked;
+pub(super) mod codes;
+pub(super) mod collections;
 pub(super) mod names;
 pub(super) mod programs;
 mod tex_codes;

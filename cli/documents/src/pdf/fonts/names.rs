@@ -4,9 +4,8 @@
 //! say. Which character a part is, the interpreter is asked (`asked.rs`): it knows the list of names, so that no second list is
 //! needed here. Names that are nothing but codes are read in `tex_codes.rs`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use hayro_interpret::CacheKey;
 use hayro_interpret::hayro_syntax::Pdf;
 use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Number, Object, ObjectIdentifier, Stream};
 use hayro_interpret::hayro_syntax::page::Resources;
@@ -14,6 +13,7 @@ use read_fonts::tables::cmap::PlatformId;
 use read_fonts::{FontRef, TableProvider};
 
 use super::super::file::changes::{FIRST_OBJECT, MAX_OBJECTS, Objects};
+use super::collections::{Collections, TwoByteFonts};
 use super::{asked, tex_codes, tex_names, type3};
 use crate::writer::symbols;
 
@@ -30,10 +30,9 @@ const ENCODINGS: [&str; 3] = ["WinAnsiEncoding", "MacRomanEncoding", "StandardEn
 
 /// The fonts of a document that the interpreter does not know enough of.
 pub(in crate::pdf) struct Found {
-    /// Those whose glyphs have such names, with their tables.
-    pub(in crate::pdf) tables: Objects,
-    /// The keys of those with codes of two bytes.
-    pub(in crate::pdf) two_byte: HashSet<u128>,
+    /// Those whose glyphs have such names, with their tables, and those whose glyphs are of a collection, without their programs.
+    pub(in crate::pdf) objects: Objects,
+    pub(in crate::pdf) two_byte: TwoByteFonts,
 }
 
 /// Looks at the fonts of a document.
@@ -42,7 +41,9 @@ pub(in crate::pdf) fn find(pdf: &Pdf) -> Found {
     for page in pdf.pages().iter() {
         fonts.add(page.resources(), 0);
     }
-    Found { tables: tables(&fonts), two_byte: fonts.two_byte }
+    let mut objects = tables(&fonts);
+    objects.extend(fonts.collections.objects);
+    Found { objects, two_byte: fonts.collections.fonts }
 }
 
 /// The fonts with names, with their tables.
@@ -87,7 +88,7 @@ struct NamedFont<'a> {
 struct Fonts<'a> {
     /// Those that need a table.
     names: Vec<NamedFont<'a>>,
-    two_byte: HashSet<u128>,
+    collections: Collections,
     seen: BTreeSet<(i32, i32)>,
     /// The names of glyphs in encodings.
     encodings: HashMap<&'static str, BTreeMap<u8, &'static str>>,
@@ -189,7 +190,7 @@ impl<'a> Fonts<'a> {
             }
             let Some(dictionary) = resources.fonts.get::<Dict<'_>>(&*key) else { continue };
             if dictionary.get::<Name<'_>>("Subtype").as_deref() == Some(b"Type0") {
-                self.two_byte.insert(dictionary.cache_key());
+                self.collections.add(id, &dictionary);
             }
             if self.names.len() < MAX_FONTS
                 && let Some(names) = self.names_of(&dictionary)

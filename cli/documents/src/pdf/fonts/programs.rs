@@ -5,13 +5,17 @@
 //!
 //! Codes of other fonts may stand in that table in place of characters, so it is not read there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use encoding_rs::WINDOWS_1252;
 use hayro_interpret::font::OutlineGlyph;
 use read_fonts::tables::cmap::{CmapIterLimits, PlatformId};
 use read_fonts::{FontRef, TableProvider};
 use unicode_normalization::UnicodeNormalization;
+
+use super::codes::Tables;
+use super::collections::TwoByteFonts;
 
 /// Characters that are read from all tables of a document, and as how many a table counts at least.
 const MAX_CHARACTERS: usize = 1 << 22;
@@ -29,17 +33,23 @@ pub(in crate::pdf) enum GlyphText {
 /// The fonts of a document and their glyphs, by their keys.
 #[derive(Debug)]
 pub(in crate::pdf) struct Programs {
-    /// Fonts with codes of two bytes.
-    two_byte: HashSet<u128>,
+    fonts: TwoByteFonts,
     characters: HashMap<u128, HashMap<u32, char>>,
     glyphs: HashMap<(u128, u32), GlyphText>,
     /// Characters that may still be read.
     left: usize,
+    pub(in crate::pdf) tables: Arc<Tables>,
 }
 
 impl Programs {
-    pub(in crate::pdf) fn new(two_byte: HashSet<u128>) -> Programs {
-        Programs { two_byte, characters: HashMap::new(), glyphs: HashMap::new(), left: MAX_CHARACTERS }
+    pub(in crate::pdf) fn new(fonts: TwoByteFonts) -> Programs {
+        Programs {
+            fonts,
+            characters: HashMap::new(),
+            glyphs: HashMap::new(),
+            left: MAX_CHARACTERS,
+            tables: Arc::new(Tables::new()),
+        }
     }
 
     /// What the program of its font says of a glyph. If it draws nothing, it is no character but a space.
@@ -48,7 +58,8 @@ impl Programs {
         if let Some(read) = self.glyphs.get(&key) {
             return *read;
         }
-        let is_blank = key.1 != 0 && glyph.outline().is_empty();
+        let is_drawn = key.1 != 0 && !self.fonts.without_program.contains(&key.0);
+        let is_blank = is_drawn && glyph.outline().is_empty();
         let read = match self.character(glyph) {
             Some(c) if c.is_whitespace() == is_blank => GlyphText::Character(c),
             _ if is_blank => GlyphText::Blank,
@@ -60,7 +71,7 @@ impl Programs {
 
     fn character(&mut self, glyph: &OutlineGlyph) -> Option<char> {
         let font = glyph.font_cache_key();
-        if !self.two_byte.contains(&font) {
+        if !self.fonts.with_program.contains(&font) {
             return None;
         }
         let left = &mut self.left;

@@ -69,6 +69,17 @@ pub(in super::super) fn of_windows(text: BfString) -> BfString {
     }
 }
 
+/// A character without the one behind it that asks for a certain glyph, as the tables of Japanese fonts have it.
+pub(in super::super) fn without_variation(text: BfString) -> BfString {
+    let is_variation = |c: char| matches!(c, '\u{fe00}'..='\u{fe02}' | '\u{e0100}'..='\u{e01ef}');
+    match text {
+        BfString::String(text) if text.contains(is_variation) => {
+            BfString::String(text.replace(is_variation, ""))
+        }
+        text => text,
+    }
+}
+
 /// Whether a text is a control character, which says nothing.
 pub(in super::super) fn is_control(text: &BfString) -> bool {
     matches!(text, BfString::Char(c) if c.is_control() && !c.is_whitespace())
