@@ -160,11 +160,7 @@ fn comment(annotation: &Dict<'_>) -> Option<String> {
 /// The appearance of an annotation, in the state that it has, moved to its place: what its matrix makes of its box is
 /// stretched to that place.
 fn appearance<'a>(annotation: &Dict<'a>, place: Rect, page: &Page<'a>) -> Option<Appearance<'a>> {
-    let appearances = annotation.get::<Dict<'_>>("AP")?;
-    let form = appearances.get::<Stream<'_>>("N").or_else(|| {
-        let state = annotation.get::<Name<'_>>("AS")?;
-        appearances.get::<Dict<'_>>("N")?.get::<Stream<'_>>(&*state)
-    })?;
+    let form = drawn_form(annotation)?;
     let bounds = form.dict().get::<PdfRect>("BBox")?.to_kurbo();
     let matrix = form.dict().get::<[f32; 6]>("Matrix");
     let matrix = matrix.map_or(Affine::IDENTITY, |matrix| Affine::new(matrix.map(f64::from)));
@@ -180,8 +176,27 @@ fn appearance<'a>(annotation: &Dict<'a>, place: Rect, page: &Page<'a>) -> Option
     let mut content = content.into_bytes();
     content.extend_from_slice(&form.decoded().ok()?);
     content.extend_from_slice(b" Q");
+    Some(Appearance { content, resources: resources_of(&form, page) })
+}
+
+/// What draws an annotation in the state that it has.
+fn drawn_form<'a>(annotation: &Dict<'a>) -> Option<Stream<'a>> {
+    let appearances = annotation.get::<Dict<'_>>("AP")?;
+    appearances.get::<Stream<'_>>("N").or_else(|| {
+        let state = annotation.get::<Name<'_>>("AS")?;
+        appearances.get::<Dict<'_>>("N")?.get::<Stream<'_>>(&*state)
+    })
+}
+
+fn resources_of<'a>(form: &Stream<'a>, page: &Page<'a>) -> Resources<'a> {
     let resources = form.dict().get::<Dict<'_>>("Resources").unwrap_or_default();
-    Some(Appearance { content, resources: Resources::from_parent(resources, page.resources().clone()) })
+    Resources::from_parent(resources, page.resources().clone())
+}
+
+/// What the appearances of a page's annotations have to draw with.
+pub(super) fn resources_of_appearances<'a>(page: &Page<'a>) -> impl Iterator<Item = Resources<'a>> {
+    let annotations = arrays::dictionaries(page.raw().get("Annots")).take(MAX_ANNOTATIONS);
+    annotations.filter_map(|annotation| Some(resources_of(&drawn_form(&annotation)?, page)))
 }
 
 /// A field of a form: what is shown of it, and the fields that it belongs to and has values from.

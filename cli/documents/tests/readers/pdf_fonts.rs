@@ -220,6 +220,20 @@ fn glyphs_are_read_by_the_table_of_their_program() {
     assert_eq!(known(read("BT /F 10 Tf 72 700 Td <d1d2> Tj ET", one_byte, &codes.objects())), None);
 }
 
+#[test]
+fn fonts_that_only_annotations_have_are_read() {
+    let page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Annots [<< /Subtype /Stamp \
+        /Rect [0 0 600 800] /AP << /N 8 0 R >> >>] >>";
+    let pages = "<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+    let font = two_byte("Identity-H", "", "/CIDToGIDMap /Identity");
+    let mut objects = [CATALOGUE, pages, page, &stream("", ""), &font].map(str::to_owned).to_vec();
+    objects.extend(Program::new(" Rent").objects());
+    assert_eq!(objects.len(), 7);
+    let form = "/Subtype /Form /BBox [0 0 600 800] /Resources << /Font << /F 5 0 R >> >>";
+    objects.push(stream(form, &show(&[2, 3, 4, 5])));
+    assert_known(read_bytes("made.pdf", &pdf(&objects), &Limits::default()), "Rent", 0);
+}
+
 /// The codes are characters, and a table says which glyphs they have.
 #[test]
 fn codes_that_are_characters_are_read() {

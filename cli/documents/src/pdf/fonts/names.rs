@@ -12,6 +12,7 @@ use hayro_interpret::hayro_syntax::page::Resources;
 use read_fonts::tables::cmap::PlatformId;
 use read_fonts::{FontRef, TableProvider};
 
+use super::super::fields;
 use super::super::file::changes::{FIRST_OBJECT, MAX_OBJECTS, Objects};
 use super::collections::{Collections, TwoByteFonts};
 use super::{asked, tex_codes, tex_names, type3};
@@ -40,6 +41,7 @@ pub(in crate::pdf) fn find(pdf: &Pdf) -> Found {
     let mut fonts = Fonts::default();
     for page in pdf.pages().iter() {
         fonts.add(page.resources(), 0);
+        fields::resources_of_appearances(page).for_each(|resources| fonts.add(&resources, 0));
     }
     let mut objects = tables(&fonts);
     objects.extend(fonts.collections.objects);
