@@ -5,6 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Opens a regular file for reading. Links are followed.
 ///
 /// # Errors
@@ -35,13 +37,17 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads a regular file of at most `max_bytes` as text.
+/// Reads a regular file of at most `max_bytes` as text, without the byte order mark that editors of Windows write.
 ///
 /// # Errors
 /// Those of [`read`], and where the file is no UTF-8.
 pub fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
-    String::from_utf8(read(path, max_bytes)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+    let mut text = String::from_utf8(read(path, max_bytes)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 /// Opens a regular file that is the program's own, with these options. A link in its place is removed: what it leads to
@@ -108,6 +114,19 @@ mod tests {
         // 20 GB that take no space.
         File::create(&path).and_then(|file| file.set_len(20 << 30)).expect("a sparse file");
         read(&path, 1 << 10).expect_err("too long");
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[test]
+    fn text_begins_behind_its_byte_order_mark() {
+        let folder = scratch("mark");
+        let path = folder.join("file");
+        for (content, text) in
+            [("\u{feff}a\r\n", "a\r\n"), ("\u{feff}", ""), ("a\u{feff}", "a\u{feff}"), ("", "")]
+        {
+            fs::write(&path, content).expect("written");
+            assert_eq!(read_text(&path, 100).expect("text"), text);
+        }
         fs::remove_dir_all(folder).expect("removed");
     }
 

@@ -140,6 +140,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if arguments.len() <= 1 {
         return print_start();
     }
+    if let Err(failure) = habits::quotes::check(&arguments) {
+        return failure::print(&failure.into());
+    }
     let model_folders = || load_settings().unwrap_or_default().model_folders();
     let arguments =
         bare_arguments::with_command(habits::llama::translate(arguments), &clap_command(), model_folders);

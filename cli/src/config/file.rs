@@ -63,7 +63,12 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Setting>, Failure> {
     };
     let table = DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        wrong(offset, error.message().to_owned(), "a line is NAME = VALUE; texts are in quotes".to_owned())
+        let has_backslash = text.lines().nth(line(offset) - 1).is_some_and(|line| line.contains('\\'));
+        let hint = match has_backslash {
+            true => r"a text with backslashes is in single quotes: 'C:\Models\a.gguf'",
+            false => "a line is NAME = VALUE; texts are in quotes",
+        };
+        wrong(offset, error.message().to_owned(), hint.to_owned())
     })?;
     let mut settings = Vec::new();
     for (key, value) in table.get_ref() {
@@ -133,6 +138,8 @@ mod tests {
             Ok(expected.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
         );
         assert_eq!(parsed(""), Ok(Vec::new()));
+        let model = Ok(vec![("model".to_owned(), r"C:\new\a.gguf".to_owned())]);
+        assert_eq!(parsed("# mine\r\nmodel = 'C:\\new\\a.gguf'\r\n"), model);
     }
 
     #[test]
@@ -143,6 +150,8 @@ mod tests {
                 "c.toml, line 2: there is no setting `thread`\ndid you mean `threads`?",
             ),
             ("model = \n", "c.toml, line 1: "),
+            ("quiet = true\r\nmodel = \"C:\\Models\\a.gguf\"\r\n", "line 2: "),
+            ("model = \"C:\\Models\\a.gguf\"", r"is in single quotes: 'C:\Models\a.gguf'"),
             ("# a\n\nmodel = [\"a\"]\n", "c.toml, line 3: `model` has a value of a wrong kind"),
             (
                 "model-folders = [1, [2]]\n",

@@ -133,7 +133,7 @@ impl KeptChats {
         let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
         let begins = name.starts_with(char::is_alphanumeric);
         let is_short = name.chars().count() <= MAX_NAME && name.len() <= MAX_NAME_BYTES;
-        if !begins || !name.chars().all(is_plain) || !is_short {
+        if !begins || !name.chars().all(is_plain) || !is_short || is_device(name) {
             return Err(Failure::usage(
                 format!("{name:?} cannot be the name of a conversation"),
                 format!(
@@ -267,12 +267,17 @@ pub fn stem(title: &str) -> String {
     if stem.is_empty() { "chat".to_owned() } else { no_device(stem) }
 }
 
-/// A name as it is, unless Windows has a device of that name, whatever its extension is.
+/// A name as it is, unless Windows has a device of that name.
 fn no_device(name: String) -> String {
+    if is_device(&name) { name + "-chat" } else { name }
+}
+
+/// Whether Windows has a device of this name, whatever its extension is.
+fn is_device(name: &str) -> bool {
+    let name = name.split('.').next().unwrap_or_default().to_lowercase();
     let numbered = name.strip_prefix("com").or_else(|| name.strip_prefix("lpt"));
-    let is_device = ["con", "prn", "aux", "nul"].contains(&name.as_str())
-        || numbered.is_some_and(|number| matches!(number.as_bytes(), [b'0'..=b'9']));
-    if is_device { name + "-chat" } else { name }
+    ["con", "prn", "aux", "nul"].contains(&name.as_str())
+        || numbered.is_some_and(|number| matches!(number.as_bytes(), [b'0'..=b'9']))
 }
 
 /// Words of a text as a name of up to `letters`: letters and digits, with hyphens between them. `whole`: no word is cut,

@@ -72,7 +72,12 @@ fn word_of_windows(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=+\\".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
-        false => format!("\"{}\"", word.replace('"', "\\\"")),
+        false => {
+            // Backslashes before a quote are read as half as many.
+            let doubled = |part: &str| part.to_owned() + &part[part.trim_end_matches('\\').len()..];
+            let parts: Vec<String> = word.split('"').map(doubled).collect();
+            format!("\"{}\"", parts.join("\\\""))
+        }
     }
 }
 
@@ -251,6 +256,8 @@ mod tests {
         assert_eq!(word_of_windows(r"docs\a.md"), r"docs\a.md");
         assert_eq!(word_of_windows(r"C:\My Texts\it's.md"), r#""C:\My Texts\it's.md""#);
         assert_eq!(word_of_windows(r#"say "yes""#), r#""say \"yes\"""#);
+        assert_eq!(word_of_windows(r"C:\My Texts\"), r#""C:\My Texts\\""#);
+        assert_eq!(word_of_windows(r#"a\"b"#), r#""a\\\"b""#);
         assert_eq!(word_of_windows("a,b"), r#""a,b""#);
     }
 

@@ -18,6 +18,8 @@ use crate::interrupt::Interrupt;
 
 /// How long a pipe may stay silent before it counts as one that nobody writes to.
 const PATIENCE_SECONDS: i64 = 5;
+/// What a shell is told where a program has nothing to read.
+const NO_INPUT: &str = if cfg!(windows) { "<NUL" } else { "</dev/null" };
 
 /// Whether a document is piped into the program: stdin is a file or a pipe, and has something to read.
 ///
@@ -59,9 +61,9 @@ fn wait_for_input(console: &Console) -> bool {
     if has_input(Some(PATIENCE_SECONDS)) {
         return true;
     }
-    console.note(
-        "note: standard input is open, but nothing arrives; it is not read (-f - waits for it, </dev/null closes it)",
-    );
+    console.note(&format!(
+        "note: standard input is open, but nothing arrives; it is not read (-f - waits for it, {NO_INPUT} closes it)"
+    ));
     false
 }
 

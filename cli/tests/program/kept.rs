@@ -336,7 +336,7 @@ fn conversations_are_renamed_copied_and_searched() {
     run.ok();
     assert_eq!(user.files(), ["boat.session".to_owned(), format!("{other}.session")]);
     user.run(&["sessions", "rename", "boat", other], "").assert_failed(1, "is kept already");
-    for name in ["", "../boat", "a/b", "-x", ".x", "a b", "a\u{e0041}", &"x".repeat(61)] {
+    for name in ["", "../boat", "a/b", "-x", ".x", "a b", "a\u{e0041}", "CON", "nul.2", &"x".repeat(61)] {
         user.run(&["sessions", "rename", "--", "boat", name], "").assert_failed(2, "cannot be the name");
     }
     user.run(&["sessions", "rename", &document, "x"], "").assert_failed(1, "is not among the kept");

@@ -431,6 +431,12 @@ fn a_long_answer_is_recorded_beyond_the_rings() {
     let all: f32 = paid.iter().sum();
     assert!(paid[11..].iter().all(|paid| *paid > 0.2 * all / 79.0), "{paid:?}");
     assert!(paid[..11].iter().all(|paid| *paid < 0.2 * all / 79.0), "{paid:?}");
+    // One token counts nothing.
+    let mut counts = [1.0; 80];
+    counts[20] = 0.0;
+    let paid = session.attention_paid(100..180, 0..90, &counts).expect("computed").expect("recorded");
+    let looked_at = |at: usize| paid[at] > 0.2 * all / 79.0;
+    assert!((11..90).all(|at| looked_at(at) == (at != 31)), "{paid:?}");
 }
 
 #[test]

@@ -29,14 +29,18 @@ impl Pattern {
     /// The folder that all matching files are in, and the pattern below it. A folder that exists is no pattern, whatever
     /// its name. `None` if the path has none of the characters of patterns.
     pub(super) fn split(path: &Path) -> Option<(PathBuf, String)> {
-        path.to_str().filter(|text| text.contains(SPECIAL))?;
+        // The question mark of `\\?\C:\` is none.
+        let is_special = |part: Component| match part {
+            Component::Normal(name) => name.to_str().is_some_and(|name| name.contains(SPECIAL)),
+            _ => false,
+        };
+        path.components().find(|part| is_special(*part))?;
         let mut folder = PathBuf::new();
         let mut parts = path.components().filter(|part| *part != Component::CurDir).peekable();
         let mut pattern = Vec::new();
         while let Some(part) = parts.next() {
             let name = part.as_os_str().to_str()?;
-            let is_name = matches!(part, Component::Normal(_)) && name.contains(SPECIAL);
-            let is_folder = !is_name || folder.join(name).is_dir();
+            let is_folder = !is_special(part) || folder.join(name).is_dir();
             match pattern.is_empty() && is_folder && parts.peek().is_some() {
                 true => folder.push(name),
                 false => pattern.push(name),
@@ -145,10 +149,12 @@ mod tests {
             (r"C:\a\**\b?.rs", r"C:\a", "**/b?.rs"),
             ("C:/a/*.rs", "C:/a", "*.rs"),
             (r"\\server\share\*.rs", r"\\server\share\", "*.rs"),
+            (r"\\?\C:\a\*.rs", r"\\?\C:\a", "*.rs"),
         ] {
             let split = Pattern::split(Path::new(path)).expect(path);
             assert_eq!(split, (folder.into(), pattern.to_owned()), "{path}");
         }
+        assert_eq!(Pattern::split(Path::new(r"\\?\C:\a\b.rs")), None);
         let pattern = Pattern::new("**/b?.rs").expect("a pattern");
         assert!(pattern.matches(Path::new(r"one\two\B2.RS")));
     }

@@ -20,6 +20,10 @@ use crate::{DocumentError, Options, Problem};
 const VERSION_CONTROL: &[&str] =
     &[".git", ".gitignore", ".gitattributes", ".gitmodules", ".ignore", ".hg", ".hgignore", ".svn", ".jj"];
 
+/// FILE_ATTRIBUTE_HIDDEN.
+#[cfg(windows)]
+const HIDDEN: u32 = 2;
+
 /// How folders are walked.
 pub(super) struct Walk<'a> {
     /// How many files there may be, and whether all are read.
@@ -97,7 +101,8 @@ impl Walk<'_> {
                     continue;
                 }
                 if !self.options.all_files
-                    && let Some(why) = left_out(&rules, &absolute.join(&path), is_folder, pattern)
+                    && let Some(why) =
+                        left_out(&rules, &absolute.join(&path), is_hidden(&entry), is_folder, pattern)
                 {
                     found.left_out.add(why);
                     continue;
@@ -151,11 +156,17 @@ fn is_file(entry: &DirEntry, root: &Path) -> io::Result<IsFile> {
 
 /// Why a path is left out: rules name it, or it is hidden or waste and they do not except it. What the pattern spells out
 /// is no waste.
-fn left_out(rules: &Rules, path: &Path, is_folder: bool, pattern: Option<&Pattern>) -> Option<Waste> {
+fn left_out(
+    rules: &Rules,
+    path: &Path,
+    is_hidden: bool,
+    is_folder: bool,
+    pattern: Option<&Pattern>,
+) -> Option<Waste> {
     match rules.matched(path, is_folder) {
         Match::Ignore(()) => Some(Waste::Ignored),
         Match::Whitelist(()) => None,
-        Match::None if path.file_name().is_some_and(is_hidden) => Some(Waste::Hidden),
+        Match::None if is_hidden => Some(Waste::Hidden),
         Match::None if pattern.is_some_and(|pattern| pattern.spells_out(path)) => None,
         Match::None if is_folder => waste::is_tool_folder(path).then_some(Waste::ToolFolder),
         Match::None => waste::of_file(path),
@@ -167,8 +178,16 @@ fn is_version_control(path: &Path) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| VERSION_CONTROL.contains(&name))
 }
 
-fn is_hidden(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b".")
+/// Whether the name begins with a dot, or Windows has marked the entry, as it does with `desktop.ini` and Office with
+/// `~$report.docx`.
+fn is_hidden(entry: &DirEntry) -> bool {
+    #[cfg(windows)]
+    let is_marked = entry
+        .metadata()
+        .is_ok_and(|found| std::os::windows::fs::MetadataExt::file_attributes(&found) & HIDDEN != 0);
+    #[cfg(not(windows))]
+    let is_marked = false;
+    is_marked || entry.file_name().as_encoded_bytes().starts_with(b".")
 }
 
 /// A path below `root` as a user would write it.
@@ -181,4 +200,31 @@ fn named(root: &Path, path: &Path) -> PathBuf {
 
 fn unreadable(root: &Path, path: &Path, error: io::Error) -> DocumentError {
     DocumentError { name: named(root, path).display().to_string(), problem: Problem::Read(error) }
+}
+
+#[cfg(all(test, windows))]
+mod tests {
+    use std::os::windows::fs::OpenOptionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_windows_has_marked_as_hidden_is_left_out() {
+        let folder = std::env::temp_dir().join(format!("longhand-hidden-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("note.txt"), "a note").expect("written");
+        let marked = folder.join("desktop.ini");
+        fs::OpenOptions::new().write(true).create(true).attributes(HIDDEN).open(marked).expect("a file");
+        let stop = AtomicBool::new(false);
+        for (all_files, names) in [(false, &["note.txt"][..]), (true, &["desktop.ini", "note.txt"])] {
+            let options = Options { all_files, ..Options::default() };
+            let walk = Walk { options: &options, stop: &stop };
+            let found = walk.files(&folder, None).expect("a folder");
+            let found_names: Vec<_> = found.files.iter().filter_map(|path| path.file_name()).collect();
+            assert_eq!(found_names, names);
+            let hidden = found.left_out.reasons().find(|(why, _)| *why == Waste::Hidden);
+            assert_eq!(hidden.map(|(_, count)| count), (!all_files).then_some(1));
+        }
+        fs::remove_dir_all(folder).expect("removed");
+    }
 }

@@ -2,6 +2,7 @@
 //! aliases, or flags in `llama`; for the others this file says what to use instead.
 
 pub mod llama;
+pub mod quotes;
 
 use terminal::format::shell_word;
 

@@ -49,13 +49,16 @@ pub fn edit<T>(text: &str, inbox: &Inbox<T>) -> Result<String> {
             Failure::new(error, "the message is unchanged; set VISUAL or EDITOR to another editor").into()
         );
     }
-    let bytes = regular_file::read(&path, MAX_BYTES).context("cannot read the edited file")?;
-    let mut text = String::from_utf8(bytes)
-        .map_err(|_| Failure::new("the edited file is not UTF-8", "the message is unchanged"))?;
-    if text.ends_with('\n') {
-        text.pop();
-    }
-    Ok(text)
+    let text = regular_file::read_text(&path, MAX_BYTES).map_err(|error| {
+        Failure::new(format!("the edited file cannot be read: {error}"), "the message is unchanged")
+    })?;
+    Ok(message(&text))
+}
+
+/// The message in a file: with line breaks as keys make them, and without the one that editors put at the end.
+fn message(text: &str) -> String {
+    let text = text.replace("\r\n", "\n");
+    text.strip_suffix('\n').unwrap_or(&text).to_owned()
 }
 
 /// An editor with a file. The variables may hold arguments, too. The shell sees them as it does in other programs.
@@ -73,5 +76,19 @@ fn shell(editor: &str, path: &Path) -> Command {
         let line = format!("/d /s /c \"{editor} \"{}\"\"", path.display());
         std::os::windows::process::CommandExt::raw_arg(&mut shell, line);
         shell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_breaks_of_windows_are_line_breaks() {
+        for (text, expected) in
+            [("a\r\nb\r\n", "a\nb"), ("a\n\n", "a\n"), ("a\rb", "a\rb"), ("\r\n", ""), ("", "")]
+        {
+            assert_eq!(message(text), expected);
+        }
     }
 }

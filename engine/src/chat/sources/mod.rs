@@ -1,7 +1,7 @@
 //! Where in the documents an answer comes from: the sentences that it attended to while it was written.
 //!
 //! The session records what tokens of an answer attend to (`session/attention`). Here the tokens of the documents are found
-//! in the conversation, and what was paid to them is added up by sentence. `sentences` and `rank` are functions of texts and
+//! in the conversation, and what was paid to them is added up by sentence. Words of question and answer order the sentences. `sentences` and `rank` are functions of texts and
 //! numbers only.
 
 mod passage;
@@ -36,7 +36,7 @@ pub struct Source {
     pub part: usize,
     /// Bytes of that text: a sentence, an item of a list, a heading or a line of a table.
     pub range: Range<usize>,
-    /// Its share of all that the answer points at, from 0 to 1.
+    /// How much speaks for it, as a share of all sources, from 0 to 1.
     pub weight: f32,
 }
 

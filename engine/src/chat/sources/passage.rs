@@ -37,7 +37,7 @@ pub struct Passage {
     pub section: Option<String>,
     /// The sentence.
     pub text: String,
-    /// Its share of all that the answer points at, from 0 to 1.
+    /// How much speaks for it, as a share of all sources, from 0 to 1.
     pub weight: f32,
 }
 

@@ -1,4 +1,4 @@
-//! Which sentences of a text an answer comes from: by the attention that it paid to them, or by words alone.
+//! Which sentences of a text an answer comes from: by the attention that it paid to them, by words, or by both.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,8 +14,11 @@ const BM25: (f64, f64) = (1.2, 0.75);
 const MIN_PAID: f64 = 0.02;
 /// What a word of the question counts for a sentence that has it, and for those that are one, two and three sentences away.
 const NEAR: [f64; 4] = [1.0, 0.9, 0.8, 0.7];
-/// What a sentence that shares no words has beside the one that shares most. Answers may have other words than the text.
-const NO_WORDS: f64 = 0.1;
+/// What is added to a sentence's share of new words, where the best has 1: they at most double what it counts. The only new
+/// word may be "no".
+const NO_NEW_WORDS: f64 = 1.0;
+/// The same for words of the question near the sentence.
+const NOT_ASKED: f64 = 0.3;
 
 /// What is known of where an answer comes from.
 ///
@@ -48,8 +51,10 @@ pub struct Evidence<'a> {
 /// How sentences are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranking {
-    /// Those with a share of the attention, in the order of three numbers' product: the fourth root of that share, BM25 of
-    /// those words of the answer that the question does not have, and words of the question, in the sentence or near it.
+    /// Those with at least 2 % of the attention, ordered by attention and words. What counts is the fourth root of the share,
+    /// multiplied by two factors. One is BM25 of the answer's words that the question does not have. The other is words of
+    /// the question in the sentence or near it. An answer of several sentences may come from several places: then attention
+    /// alone counts.
     #[default]
     Combined,
     /// By the attention that the answer paid to their tokens.
@@ -155,15 +160,19 @@ fn bm25_of(query: &HashSet<String>, text: &str, sentences: &[Range<usize>]) -> V
 fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
     let paid = attention(evidence, sentences);
     let all: f64 = paid.iter().sum();
+    let share = |paid: f64| if paid > 0.0 && paid >= MIN_PAID * all { paid / all } else { 0.0 };
+    let shares: Vec<f64> = paid.into_iter().map(share).collect();
+    if super::sentences(evidence.answer).len() > 1 {
+        return shares;
+    }
     let asked: HashSet<String> = words(evidence.question).collect();
     let said: HashSet<String> = words(evidence.answer).filter(|word| !asked.contains(word)).collect();
     let says = beside_best(bm25_of(&said, evidence.text, sentences));
     let is_about = beside_best(near_words(&asked, evidence.text, sentences));
-    let score = |(paid, (says, is_about)): (f64, (f64, f64))| match paid >= MIN_PAID * all && paid > 0.0 {
-        true => (paid / all).powf(0.25) * (says + NO_WORDS) * (is_about + NO_WORDS),
-        false => 0.0,
+    let score = |(share, (says, is_about)): (f64, (f64, f64))| {
+        share.powf(0.25) * (says + NO_NEW_WORDS) * (is_about + NOT_ASKED)
     };
-    paid.into_iter().zip(says.into_iter().zip(is_about)).map(score).collect()
+    shares.into_iter().zip(says.into_iter().zip(is_about)).map(score).collect()
 }
 
 /// Scores of which the best is 1; those that are all 0 stay so.
@@ -239,13 +248,39 @@ mod tests {
     #[test]
     fn words_of_the_question_near_a_sentence_decide_among_those_that_are_looked_at() {
         let mut paid = [0.0; 15];
-        (paid[1], paid[7], paid[14]) = (0.4, 0.2, 0.4);
+        (paid[1], paid[7], paid[14]) = (0.35, 0.3, 0.35);
         let question = "When was the stone bridge in Penridge built?";
         // Sentence 14 has the year, but no bridge; sentence 1 the bridge of another village.
         assert_eq!(best(question, "The stone bridge in Penridge was built in 1871.", &paid), [7, 14, 1]);
         // Words alone make no source.
         paid[7] = 0.01;
         assert!(!best(question, "The stone bridge in Penridge was built in 1871.", &paid).contains(&7));
+    }
+
+    #[test]
+    fn a_word_that_no_sentence_needs_is_not_what_decides() {
+        let text = "The pool is heated with wood. It rained. No boat came. It rained. It rained. It rained.";
+        let token_ends: Vec<usize> = sentences(text).iter().map(|sentence| sentence.end).collect();
+        let question = "Is the pool heated with oil?";
+        let answer = "No, the pool is heated with wood.";
+        let evidence = Evidence {
+            text,
+            token_ends: &token_ends,
+            attention: &[0.5, 0.0, 0.5, 0.0, 0.0, 0.0],
+            question,
+            answer,
+        };
+        let ranked = rank(&evidence, Ranking::Combined, 1);
+        assert_eq!(&text[ranked[0].range.clone()], "The pool is heated with wood.");
+    }
+
+    /// Words of a request to sum up may stand anywhere.
+    #[test]
+    fn attention_alone_decides_for_answers_of_several_sentences() {
+        let mut paid = [0.0; 15];
+        (paid[1], paid[7], paid[14]) = (0.4, 0.3, 0.3);
+        let answer = "Aldmoor has a bridge. So has Penridge, since 1871.";
+        assert_eq!(best("What does the text say of Norwell and the Tarn?", answer, &paid), [1, 7, 14]);
     }
 
     #[test]

@@ -54,8 +54,8 @@ struct Group {
 }
 
 impl Session {
-    /// What the tokens at the positions `by`, those of an answer, paid to the tokens at the positions `to`, those of a text:
-    /// for each of `to` the sum of the attention weights of a few retrieval heads, more for rare tokens. All are 0 where no
+    /// What the tokens at the positions `by`, those of an answer, paid to the tokens at the positions `to`, those of a text.
+    /// For each of `to` it is the sum of the attention weights of a few retrieval heads, more for rare tokens. All are 0 where no
     /// head looked for what the answer says. Tokens whose queries were not recorded pay nothing, and so do all of them to rows
     /// that every such head has evicted. Forgets the queries of the tokens before `by`.
     ///

@@ -11,9 +11,10 @@ use hayro_interpret::hayro_cmap::{BfString, CMap, CMapName, CidFamily, load_embe
 use hayro_interpret::hayro_syntax::Pdf;
 use hayro_interpret::hayro_syntax::object::{self, Array, Dict, Name, ObjectIdentifier, Stream};
 use memchr::memmem;
-use read_fonts::ps::cff::CffFontRef;
+use read_fonts::ps::cff::dict::{Entry, entries};
+use read_fonts::ps::cff::v1::Cff;
 use read_fonts::types::Tag;
-use read_fonts::{FontRef, TableProvider};
+use read_fonts::{FontData, FontRead, FontRef, TableProvider};
 
 use super::super::file::changes::{self, FIRST_OBJECT, MAX_OBJECTS, Objects};
 
@@ -23,6 +24,8 @@ const MAX_TABLES: usize = 100;
 /// The number of the first description of glyphs that is added.
 const FIRST_DESCRIPTION: usize = FIRST_TABLE + MAX_TABLES;
 const MAX_DESCRIPTIONS: usize = MAX_OBJECTS / 2 - MAX_TABLES;
+/// Bytes of programs that are decoded to find the collections that they name; the last one may have more.
+const MAX_DECODED: usize = 200 << 20;
 
 /// What a font with codes of two bytes says of its glyphs.
 #[derive(Clone, Default)]
@@ -30,7 +33,7 @@ struct Glyphs {
     has_program: bool,
     /// Which of the descriptions without a program is that of these glyphs, if they are of a collection that is known.
     description: Option<usize>,
-    /// Whether the numbers that the program has for its glyphs are those of the collection.
+    /// Whether the program itself says that its glyphs have the numbers of the collection.
     has_numbers: bool,
 }
 
@@ -72,8 +75,13 @@ pub(super) struct Collections {
     descriptions: Vec<Vec<u8>>,
     /// What several fonts may have, by its object.
     glyphs: HashMap<ObjectIdentifier, Glyphs>,
-    programs: HashMap<ObjectIdentifier, bool>,
+    /// The collections that programs name, and how many bytes of programs were decoded for that.
+    programs: HashMap<ObjectIdentifier, Option<Collection>>,
+    decoded: usize,
 }
+
+/// A registry and the name of a collection there.
+type Collection = [Vec<u8>; 2];
 
 impl Collections {
     pub(super) fn add(&mut self, id: ObjectIdentifier, font: &Dict<'_>) {
@@ -143,39 +151,54 @@ impl Collections {
         let descriptor = glyphs.get::<Dict<'_>>("FontDescriptor").unwrap_or_default();
         let has = |key: &str| descriptor.contains_key(key);
         let has_program = has("FontFile") || has("FontFile2") || has("FontFile3");
-        if !has_program || self.descriptions.len() == MAX_DESCRIPTIONS || !is_of_collection(glyphs) {
+        let collection = collection_of(glyphs);
+        let Some(collection) =
+            collection.filter(|_| has_program && self.descriptions.len() < MAX_DESCRIPTIONS)
+        else {
             return Glyphs { has_program, ..Glyphs::default() };
-        }
+        };
         let mut description = changes::without(glyphs, &[b"/FontDescriptor"]);
         description.extend(b" >>");
         self.descriptions.push(description);
-        let is_mapped = glyphs.get::<Stream<'_>>("CIDToGIDMap").is_some();
-        let has_numbers = is_mapped || !has("FontFile2") && self.has_numbers(&descriptor);
+        let has_numbers = !has("FontFile2") && self.collection_of_program(&descriptor) == Some(collection);
         Glyphs { has_program, description: Some(self.descriptions.len() - 1), has_numbers }
     }
 
-    /// Whether a font has a PostScript program whose glyphs are numbered as in a collection.
-    fn has_numbers(&mut self, descriptor: &Dict<'_>) -> bool {
-        let read = || {
-            let program = descriptor.get::<Stream<'_>>("FontFile3")?.decoded().ok()?;
-            let table = FontRef::new(&program).ok().and_then(|font| font.data_for_tag(Tag::new(b"CFF ")));
-            let program = table.map_or(&program[..], |table| table.as_bytes());
-            CffFontRef::new(program, 0, None).ok().map(|font| font.is_cid())
-        };
-        match descriptor.get_ref("FontFile3").map(ObjectIdentifier::from) {
-            Some(id) => *self.programs.entry(id).or_insert_with(|| read().unwrap_or_default()),
-            None => false,
+    /// The collection whose numbers the glyphs of a font's PostScript program have.
+    fn collection_of_program(&mut self, descriptor: &Dict<'_>) -> Option<Collection> {
+        let id = descriptor.get_ref("FontFile3").map(ObjectIdentifier::from)?;
+        if let Some(known) = self.programs.get(&id) {
+            return known.clone();
         }
+        if self.decoded > MAX_DECODED {
+            return None;
+        }
+        let program = descriptor.get::<Stream<'_>>("FontFile3")?.decoded().ok()?;
+        self.decoded += program.len();
+        let read = || {
+            let table = FontRef::new(&program).ok().and_then(|font| font.data_for_tag(Tag::new(b"CFF ")));
+            let cff = Cff::read(table.unwrap_or(FontData::new(&program))).ok()?;
+            let named = entries(cff.top_dicts().get(0).ok()?, None).find_map(|entry| match entry {
+                Ok(Entry::Ros { registry, ordering, .. }) => Some([registry, ordering]),
+                _ => None,
+            });
+            let [registry, ordering] = named?.map(|name| cff.string(name).map(<[u8]>::to_vec));
+            Some([registry?, ordering?])
+        };
+        let collection = read();
+        self.programs.insert(id, collection.clone());
+        collection
     }
 }
 
-/// Whether the glyphs of a font are those of a collection that the interpreter knows.
-fn is_of_collection(glyphs: &Dict<'_>) -> bool {
-    let info = glyphs.get::<Dict<'_>>("CIDSystemInfo").unwrap_or_default();
-    let text = |key: &str| info.get::<object::String<'_>>(key);
-    text("Registry").zip(text("Ordering")).is_some_and(|(registry, ordering)| {
-        CidFamily::from_registry_ordering(&registry, &ordering).ucs2_cmap().is_some()
-    })
+/// The collection that the glyphs of a font are of, if the interpreter knows it.
+fn collection_of(glyphs: &Dict<'_>) -> Option<Collection> {
+    let info = glyphs.get::<Dict<'_>>("CIDSystemInfo")?;
+    let [registry, ordering] =
+        ["Registry", "Ordering"].map(|key| Some(info.get::<object::String<'_>>(key)?.to_vec()));
+    let (registry, ordering) = (registry?, ordering?);
+    let is_known = CidFamily::from_registry_ordering(&registry, &ordering).ucs2_cmap().is_some();
+    is_known.then_some([registry, ordering])
 }
 
 /// Whether the name of an encoding says that its codes are those of Unicode.
@@ -193,7 +216,7 @@ fn has_known_codes(encoding: &[u8]) -> bool {
 /// A table that says that codes of two and four bytes are characters of UTF-16. Those for private use are characters of the
 /// collection, if it has them.
 fn unicode_table(encoding: &[u8]) -> String {
-    let mut table = "2 beginbfrange <0000> <dfff> <0000> <f900> <ffff> <f900> endbfrange\n".to_owned();
+    let mut table = "2 beginbfrange <0000> <dfff> <0000> <f900> <fffd> <f900> endbfrange\n".to_owned();
     for first in 0xd800..=0xdbff {
         table +=
             &format!("1 beginbfrange <{first:04x}dc00> <{first:04x}dfff> <{first:04x}dc00> endbfrange\n");

@@ -5,6 +5,7 @@
 //! needed here. Names that are nothing but codes are read in `tex_codes.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::iter;
 
 use hayro_interpret::hayro_syntax::Pdf;
 use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Number, Object, ObjectIdentifier, Stream};
@@ -40,7 +41,9 @@ pub(in crate::pdf) struct Found {
 pub(in crate::pdf) fn find(pdf: &Pdf) -> Found {
     let mut fonts = Fonts::default();
     for page in pdf.pages().iter() {
-        fonts.add(page.resources(), 0);
+        // Parts of the tree of pages may have some for all of their pages.
+        iter::successors(Some(page.resources()), |resources| resources.parent())
+            .for_each(|resources| fonts.add(resources, 0));
         fields::resources_of_appearances(page).for_each(|resources| fonts.add(&resources, 0));
     }
     let mut objects = tables(&fonts);

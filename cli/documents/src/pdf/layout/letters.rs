@@ -69,7 +69,7 @@ pub(in super::super) fn of_windows(text: BfString) -> BfString {
     }
 }
 
-/// A character without the one behind it that asks for a certain glyph, as the tables of Japanese fonts have it.
+/// A text without characters that ask for a certain shape of the one before them, as tables of Japanese fonts have them.
 pub(in super::super) fn without_variation(text: BfString) -> BfString {
     let is_variation = |c: char| matches!(c, '\u{fe00}'..='\u{fe02}' | '\u{e0100}'..='\u{e01ef}');
     match text {

@@ -154,6 +154,8 @@ impl Message {
 
     /// A message that was typed; `None` if it is empty. A command is a single line.
     pub fn from_text(text: &str) -> Option<Message> {
+        // Programs of Windows write lines so.
+        let text = text.replace("\r\n", "\n");
         let text = text.trim();
         let message = match text.strip_prefix(QUOTES) {
             Some(quoted) => {
@@ -223,6 +225,7 @@ mod tests {
             ("//usr/bin", exact("/usr/bin")),
             ("\"\"\"/help\"\"\"", exact("/help")),
             ("\"\"\"\n a\n/b\n\"\"\"", exact(" a\n/b")),
+            ("\"\"\"\r\n a\r\n/b\r\n\"\"\"\r\n", exact(" a\n/b")),
             ("\"\"\"a", exact("a")),
             (" why? ", question("why?")),
             (" exit ", command("/exit")),
