@@ -1,8 +1,8 @@
 //! Where in the documents an answer comes from: the sentences that it attended to while it was written.
 //!
 //! The session records what tokens of an answer attend to (`session/attention`). Here the tokens of the documents are found
-//! in the conversation, and what was paid to them is added up by sentence. Words of question and answer order the sentences. `sentences` and `rank` are functions of texts and
-//! numbers only.
+//! in the conversation, and what was paid to them is added up by sentence. Words of question and answer help to order the
+//! sentences. `sentences` and `rank` are functions of texts and numbers only.
 
 mod passage;
 mod places;
