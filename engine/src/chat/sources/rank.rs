@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
+use super::repeated::tells;
 use super::sentences::sentences;
 
 /// BM25's saturation of repeated words, and how much the length of a sentence counts (Robertson and Zaragoza 2009).
@@ -15,7 +16,7 @@ const MIN_PAID: f64 = 0.02;
 /// What a word of the question counts for a sentence that has it, and for those that are one, two and three sentences away.
 const NEAR: [f64; 4] = [1.0, 0.9, 0.8, 0.7];
 /// What is added to a sentence's share of new words, where the best has 1: they at most double what it counts. The only new
-/// word may be "no".
+/// word may be "not".
 const NO_NEW_WORDS: f64 = 1.0;
 /// The same for words of the question near the sentence.
 const NOT_ASKED: f64 = 0.3;
@@ -52,7 +53,7 @@ pub struct Evidence<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranking {
     /// Those with at least 2 % of the attention, ordered by attention and words. What counts is the fourth root of the share,
-    /// multiplied by two factors. One is BM25 of the answer's words that the question does not have. The other is words of
+    /// multiplied by two factors. One is BM25 of the answer's words that the question does not have, without yes and no. The other is words of
     /// the question in the sentence or near it. An answer of several sentences may come from several places: then attention
     /// alone counts.
     #[default]
@@ -166,7 +167,7 @@ fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
         return shares;
     }
     let asked: HashSet<String> = words(evidence.question).collect();
-    let said: HashSet<String> = words(evidence.answer).filter(|word| !asked.contains(word)).collect();
+    let said: HashSet<String> = words(evidence.answer).filter(|word| tells(word, &asked)).collect();
     let says = beside_best(bm25_of(&said, evidence.text, sentences));
     let is_about = beside_best(near_words(&asked, evidence.text, sentences));
     let score = |(share, (says, is_about)): (f64, (f64, f64))| {

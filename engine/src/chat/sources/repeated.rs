@@ -7,8 +7,21 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::rank::words;
 
-/// What a token of a word that the question has, too, or a token without a word counts beside another one.
+/// What a token of a word that tells little, or one without a word, counts beside another one.
 const TELLS_LITTLE: f32 = 0.2;
+/// Yes and no: such words of an answer are not from the text, wherever it has them.
+#[rustfmt::skip] // one word a line is too long
+const YES_AND_NO: &[&str] = &[
+    "yes", "no", "yeah", "ja", "nein", "doch", "oui", "non", "si", "sí", "sì", "sim", "não", "nee",
+    "nej", "nei", "jo", "kyllä", "ei", "tak", "nie", "ano", "ne", "igen", "nem", "da", "nu", "evet",
+    "hayır", "ναι", "όχι", "да", "нет", "так", "ні", "はい", "いいえ", "是", "否", "不", "네", "예", "아니요", "نعم",
+    "لا", "כן", "לא",
+];
+
+/// Whether a word of an answer, in small letters, tells where the answer comes from: not if the question has it.
+pub(super) fn tells(word: &str, asked: &HashSet<String>) -> bool {
+    !asked.contains(word) && !YES_AND_NO.contains(&word)
+}
 
 /// How much each of an answer's tokens tells of where the answer comes from, up to 1. "The bridge in Penridge was built in
 /// 1871" repeats its question but for the year, and the other words may stand in many places.
@@ -41,7 +54,7 @@ pub fn token_weights(tokenizer: &Tokenizer, answer: &[u32], question: &str) -> V
     // An answer may end, or begin, in the middle of a character.
     for chunk in bytes.utf8_chunks() {
         for (at, word) in chunk.valid().unicode_word_indices() {
-            if !asked.contains(&word.to_lowercase()) {
+            if tells(&word.to_lowercase(), &asked) {
                 let (start, end) = (from + at, from + at + word.len());
                 let first = ends.partition_point(|token| *token <= start);
                 let last = ends.partition_point(|token| *token < end);
