@@ -75,6 +75,8 @@ fn a_history_that_cannot_be_kept_is_a_note() {
     chat.wait_for("note: messages are not kept for the next chat: ");
     chat.send("/one\r");
     chat.wait_for("no command /one");
+    // Until the prompt is there, Ctrl-C would not clear its line.
+    chat.wait_for_prompt();
     chat.send(UP);
     chat.wait_for_row("> /one|");
     chat.send("\x03\x04");
