@@ -36,17 +36,19 @@ impl SourceSearch {
         let mut known = Known::new();
         known.add_document(documents.text());
         documents.names().iter().for_each(|name| known.add(name));
+        let mut question = "";
         for message in messages {
             match message.role.as_str() {
-                "user" => known.add_question(&message.content),
+                "user" => {
+                    known.add_question(&message.content);
+                    question = &message.content;
+                }
                 // What it has said before proves nothing.
                 "assistant" => {}
                 _ => known.add(&message.content),
             }
         }
-        let question = messages.iter().rev().find(|message| message.role == "user");
-        let question = question.map(|message| message.content.clone()).unwrap_or_default();
-        SourceSearch { documents, question, known }
+        SourceSearch { documents, question: question.to_owned(), known }
     }
 
     /// An answer follows, behind so many tokens. What earlier ones have looked at is forgotten, so that all of it has room.

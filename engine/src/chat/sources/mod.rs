@@ -210,8 +210,7 @@ impl Session {
             return Ok(NoSources::NoDocuments.into());
         };
         let written = self.tokens().get(before..answer.end.min(self.tokens().len())).unwrap_or_default();
-        let answer_bytes: Vec<u8> =
-            written.iter().filter_map(|token| tokenizer.token_bytes(*token)).flatten().copied().collect();
+        let (answer_bytes, _) = places::bytes_of(tokenizer, written);
         let counts = token_weights(tokenizer, written, question);
         // The first token of the answer is chosen with the last one of the question.
         let by = answer.start.saturating_sub(1)..answer.end;

@@ -38,11 +38,7 @@ pub struct TextPlace {
 impl PromptBytes {
     /// The bytes of these tokens.
     pub fn new(tokenizer: &Tokenizer, tokens: &[u32]) -> PromptBytes {
-        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(tokens.len()));
-        for token in tokens {
-            bytes.extend_from_slice(tokenizer.token_bytes(*token).unwrap_or_default());
-            ends.push(bytes.len());
-        }
+        let (bytes, ends) = bytes_of(tokenizer, tokens);
         PromptBytes { bytes, ends, from: 0 }
     }
 
@@ -60,6 +56,16 @@ impl PromptBytes {
         let token_ends = self.ends.get(first_token..=last_token)?.iter().map(in_text).collect();
         Some(TextPlace { first_token, token_ends })
     }
+}
+
+/// The bytes of tokens, and for each token where it ends.
+pub(super) fn bytes_of(tokenizer: &Tokenizer, tokens: &[u32]) -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(tokens.len()));
+    for token in tokens {
+        bytes.extend_from_slice(tokenizer.token_bytes(*token).unwrap_or_default());
+        ends.push(bytes.len());
+    }
+    (bytes, ends)
 }
 
 /// Where `part`, which is not empty, begins in `bytes`.

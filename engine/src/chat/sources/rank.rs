@@ -1,6 +1,6 @@
 //! Which sentences of a text an answer comes from: by the attention that it paid to them, by words, or by both.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
@@ -123,39 +123,7 @@ fn common_words(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
 
 fn bm25(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
     let query: HashSet<String> = words(evidence.question).chain(words(evidence.answer)).collect();
-    bm25_of(&query, evidence.text, sentences)
-}
-
-/// BM25 of the words of a query for each sentence.
-fn bm25_of(query: &HashSet<String>, text: &str, sentences: &[Range<usize>]) -> Vec<f64> {
-    let mut containing: HashMap<String, f64> = HashMap::new();
-    let mut found = Vec::new();
-    let mut all = 0.0;
-    for range in sentences {
-        let (mut counts, mut length) = (HashMap::new(), 0.0);
-        for word in words(&text[range.clone()]) {
-            length += 1.0;
-            if query.contains(&word) {
-                *counts.entry(word).or_insert(0.0) += 1.0;
-            }
-        }
-        counts.keys().for_each(|word: &String| *containing.entry(word.clone()).or_default() += 1.0);
-        all += length;
-        found.push((counts, length));
-    }
-    let average = all / (sentences.len() as f64).max(1.0);
-    let score = |(counts, length): (HashMap<String, f64>, f64)| {
-        let of_word = |(word, count): (String, f64)| {
-            let (k, b) = BM25;
-            rarity(sentences.len(), containing[&word]) * count * (k + 1.0)
-                / (count + k * (1.0 - b + b * length / average))
-        };
-        // In a fixed order: sums of floats depend on it.
-        let mut counts: Vec<(String, f64)> = counts.into_iter().collect();
-        counts.sort_by(|one, other| one.0.cmp(&other.0));
-        counts.into_iter().map(of_word).sum()
-    };
-    found.into_iter().map(score).collect()
+    FoundWords::new(&query, evidence.text, sentences).bm25(&query)
 }
 
 fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
@@ -168,8 +136,9 @@ fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
     }
     let asked: HashSet<String> = words(evidence.question).collect();
     let said: HashSet<String> = words(evidence.answer).filter(|word| tells(word, &asked)).collect();
-    let says = beside_best(bm25_of(&said, evidence.text, sentences));
-    let is_about = beside_best(near_words(&asked, evidence.text, sentences));
+    let query: HashSet<String> = asked.union(&said).cloned().collect();
+    let found = FoundWords::new(&query, evidence.text, sentences);
+    let (says, is_about) = (beside_best(found.bm25(&said)), beside_best(found.near(&asked)));
     let score = |(share, (says, is_about)): (f64, (f64, f64))| {
         share.powf(0.25) * (says + NO_NEW_WORDS) * (is_about + NOT_ASKED)
     };
@@ -185,37 +154,73 @@ fn beside_best(mut scores: Vec<f64>) -> Vec<f64> {
     scores
 }
 
-/// How many words of a query stand in each sentence or near it, rare ones counting more: each word where it is nearest.
-fn near_words(query: &HashSet<String>, text: &str, sentences: &[Range<usize>]) -> Vec<f64> {
-    let mut containing: HashMap<&str, f64> = HashMap::new();
-    let mut found: Vec<Vec<&str>> = Vec::new();
-    for range in sentences {
-        let of_query = words(&text[range.clone()]).filter_map(|word| query.get(&word).map(String::as_str));
-        let mut of_query: Vec<&str> = of_query.collect();
-        of_query.sort_unstable();
-        of_query.dedup();
-        of_query.iter().for_each(|word| *containing.entry(word).or_default() += 1.0);
-        found.push(of_query);
-    }
-    let near = |index: usize| {
-        let (mut counted, mut score) = (HashSet::new(), 0.0);
-        for (distance, counts) in NEAR.iter().enumerate() {
-            let before = index.checked_sub(distance).map(|before| &found[before]);
-            let behind = found.get(index + distance).filter(|_| distance > 0);
-            for word in before.into_iter().chain(behind).flatten() {
-                if counted.insert(*word) {
-                    score += counts * rarity(sentences.len(), containing[word]);
-                }
-            }
-        }
-        score
-    };
-    (0..sentences.len()).map(near).collect()
+/// Where the words of a query stand.
+struct FoundWords<'q> {
+    /// Those of each sentence, and how often it has them. In a fixed order: sums of floats depend on it.
+    of_sentences: Vec<BTreeMap<&'q str, f64>>,
+    /// How many words each sentence has.
+    lengths: Vec<f64>,
+    /// How many sentences have a word.
+    containing: HashMap<&'q str, f64>,
 }
 
-/// How rare a word is that so many of all sentences have.
-fn rarity(sentences: usize, containing: f64) -> f64 {
-    (1.0 + (sentences as f64 - containing + 0.5) / (containing + 0.5)).ln()
+impl<'q> FoundWords<'q> {
+    fn new(query: &'q HashSet<String>, text: &str, sentences: &[Range<usize>]) -> FoundWords<'q> {
+        let mut found =
+            FoundWords { of_sentences: Vec::new(), lengths: Vec::new(), containing: HashMap::new() };
+        for range in sentences {
+            let (mut counts, mut length) = (BTreeMap::new(), 0.0);
+            for word in words(&text[range.clone()]) {
+                length += 1.0;
+                if let Some(word) = query.get(&word) {
+                    *counts.entry(word.as_str()).or_insert(0.0) += 1.0;
+                }
+            }
+            counts.keys().for_each(|word| *found.containing.entry(word).or_default() += 1.0);
+            found.of_sentences.push(counts);
+            found.lengths.push(length);
+        }
+        found
+    }
+
+    /// BM25 of these words of the query for each sentence.
+    fn bm25(&self, of: &HashSet<String>) -> Vec<f64> {
+        let average = self.lengths.iter().sum::<f64>() / (self.lengths.len() as f64).max(1.0);
+        let score = |(counts, length): (&BTreeMap<&str, f64>, &f64)| {
+            let of_word = |(word, count): (&&str, &f64)| {
+                let (k, b) = BM25;
+                self.rarity(word) * count * (k + 1.0) / (count + k * (1.0 - b + b * length / average))
+            };
+            counts.iter().filter(|(word, _)| of.contains(**word)).map(of_word).sum()
+        };
+        self.of_sentences.iter().zip(&self.lengths).map(score).collect()
+    }
+
+    /// How many of these words of the query stand in each sentence or near it, rare ones counting more: each word where it is
+    /// nearest.
+    fn near(&self, of: &HashSet<String>) -> Vec<f64> {
+        let found = &self.of_sentences;
+        let near = |index: usize| {
+            let (mut counted, mut score) = (HashSet::new(), 0.0);
+            for (distance, counts) in NEAR.iter().enumerate() {
+                let before = index.checked_sub(distance).map(|before| &found[before]);
+                let behind = found.get(index + distance).filter(|_| distance > 0);
+                for word in before.into_iter().chain(behind).flat_map(BTreeMap::keys) {
+                    if of.contains(*word) && counted.insert(*word) {
+                        score += counts * self.rarity(word);
+                    }
+                }
+            }
+            score
+        };
+        (0..found.len()).map(near).collect()
+    }
+
+    /// How rare a word is among the sentences.
+    fn rarity(&self, word: &str) -> f64 {
+        let (all, containing) = (self.of_sentences.len() as f64, self.containing[word]);
+        (1.0 + (all - containing + 0.5) / (containing + 0.5)).ln()
+    }
 }
 
 /// The words of a text in small letters.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use models::tokenizer::Tokenizer;
 use unicode_segmentation::UnicodeSegmentation;
 
+use super::places::bytes_of;
 use super::rank::words;
 
 /// What a token of a word that tells little, or one without a word, counts beside another one.
@@ -43,11 +44,7 @@ pub(super) fn tells(word: &str, asked: &HashSet<String>) -> bool {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn token_weights(tokenizer: &Tokenizer, answer: &[u32], question: &str) -> Vec<f32> {
-    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(answer.len()));
-    for token in answer {
-        bytes.extend_from_slice(tokenizer.token_bytes(*token).unwrap_or_default());
-        ends.push(bytes.len());
-    }
+    let (bytes, ends) = bytes_of(tokenizer, answer);
     let mut weights = vec![TELLS_LITTLE; answer.len()];
     let asked: HashSet<String> = words(question).collect();
     let mut from = 0;
