@@ -53,8 +53,8 @@ fn password(file: &Path) -> Result<String, Failure> {
             "give a text file whose first line is the password",
         )
     };
-    let bytes = regular_file::read(file, MAX_PASSWORD_FILE).map_err(|error| failed(&error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| failed("it is not text in UTF-8"))?;
-    let line = text.lines().next().unwrap_or_default().trim_start_matches('\u{feff}');
+    let text =
+        regular_file::read_text(file, MAX_PASSWORD_FILE).map_err(|error| failed(&error.to_string()))?;
+    let line = text.lines().next().unwrap_or_default();
     if line.is_empty() { Err(failed("its first line is empty")) } else { Ok(line.to_owned()) }
 }

@@ -102,7 +102,6 @@ fn with_all_codes(table: &[u8]) -> Option<Vec<u8>> {
 
 /// A range of codes, by its first and its last one. One of two bytes has the columns between theirs in each of its rows.
 enum Range {
-    One,
     Two([u8; 2], [u8; 2]),
     Four([u8; 4], [u8; 4]),
     Other,
@@ -117,7 +116,6 @@ fn ranges(segment: &[u8]) -> Option<Vec<Range>> {
         let (first, last) = (codes.get(..width)?, codes.get(width..2 * width)?);
         rest = &codes[2 * width..];
         ranges.push(match (first, last) {
-            ([_], _) => Range::One,
             (&[a, b], &[c, d]) => Range::Two([a, b], [c, d]),
             (&[a, b, c, d], &[e, f, g, h]) => Range::Four([a, b, c, d], [e, f, g, h]),
             _ => Range::Other,
@@ -139,7 +137,7 @@ impl Range {
                 add_segment(2, &(first_row..=last_row).map(row).collect::<Vec<_>>(), complete)
             }
             Range::Four(first, last) => add_segment(4, &[[first, last].map(u32::from_be_bytes)], complete),
-            Range::One | Range::Other => Some(()),
+            Range::Other => Some(()),
         }
     }
 }
