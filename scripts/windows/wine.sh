@@ -3,7 +3,7 @@
 #
 #     scripts/windows/wine.sh target/windows/x86_64-pc-windows-gnu/mutants/longhand.exe demo
 #
-# `scripts/windows/cargo.sh run` and `test` call it.
+# `scripts/windows/cargo.sh run` and `test` call it. LONGHAND_WINE_LIMIT ends a program after that many seconds.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$(cd "$here/../.." && pwd)/target}
@@ -22,4 +22,4 @@ if ! [ -e "$WINEPREFIX/.complete" ]; then
     touch "$WINEPREFIX/.complete"
 fi
 exec 3>&-
-exec wine "$@"
+exec timeout --foreground --kill-after=10 "${LONGHAND_WINE_LIMIT:-0}" wine "$@"

@@ -44,6 +44,8 @@ fn home(name: &str) -> PathBuf {
 fn at(home: &Path, args: &[&str]) -> Command {
     let mut command = command(args);
     command.env("HOME", home).env_remove("XDG_CACHE_HOME").env_remove("XDG_CONFIG_HOME");
+    // Where Windows has settings.
+    command.env("APPDATA", home.join(".config"));
     command
 }
 
@@ -73,7 +75,11 @@ fn models_of_three_programs_and_of_folders_are_listed() {
     assert_eq!(names, expected);
     assert_eq!((&found[0]["architecture"], &found[0]["runs"]), (&"llama".into(), &true.into()));
     assert_eq!((&found[0]["from"], &found[0]["type"]), (&"Hugging Face".into(), &"F16".into()));
-    assert!(found[0]["path"].as_str().is_some_and(|path| path.contains("/bbb/")), "{}", found[0]);
+    assert!(
+        found[0]["path"].as_str().is_some_and(|path| path.replace('\\', "/").contains("/bbb/")),
+        "{}",
+        found[0]
+    );
     assert_eq!((&found[1]["from"], &found[1]["type"]), (&"LM Studio".into(), &"Q8_0".into()));
     assert_eq!((&found[2]["from"], &found[2]["runs"]), (&"model-folders".into(), &false.into()));
     assert_eq!(found[3]["bytes"], models::embedded::needle().len());

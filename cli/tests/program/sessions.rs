@@ -106,8 +106,7 @@ fn sessions_of_other_documents_or_models_are_rejected() {
     longhand(&["chat", &other, "--session", &path])
         .assert_failed(1, "made with other weights of the model needle");
     let nowhere = scratch("sessions").join("no/such/folder/saved");
-    longhand(&["chat", "--session", nowhere.to_str().expect("text")])
-        .assert_failed(1, "No such file or directory");
+    longhand(&["chat", "--session", nowhere.to_str().expect("text")]).assert_failed(1, "(os error ");
     let folder = scratch("sessions");
     longhand(&["chat", "--session", folder.to_str().expect("text")]).assert_failed(1, "not a regular file");
     assert!(

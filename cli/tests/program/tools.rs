@@ -1,6 +1,7 @@
 //! The commands `tokenize`, `logits`, `inspect`, `plan`, `devices`, `heads` and `bench`.
 
 use models::shapes::{FileType, ModelShape};
+use terminal::format::shell_word;
 
 use crate::common::{command, file, finished, golden_model, longhand, scratch, shared};
 
@@ -252,6 +253,8 @@ fn a_plan_begins_with_its_answer() {
     ] {
         let text = plan(memory, &[]).ok();
         assert!(text.starts_with(answer), "{text}");
+        let quoted = |flags: String, share: &str| flags.replace(share, &shell_word(share));
+        let flags = ["47%", "65%"].into_iter().fold(flags.to_owned(), quoted);
         assert!(text.contains(&format!("{chat}{flags} --no-repack\n")), "{text}");
         let rows = text.lines().skip_while(|line| !line.starts_with("---")).skip(1);
         assert!((4..=5).contains(&rows.take_while(|line| !line.is_empty()).count()), "{text}");
@@ -300,9 +303,12 @@ fn the_command_of_a_plan_has_the_flags_that_were_given() {
     let text =
         longhand(&[&["plan", &model][..], &flags, &["--prefill", "streaming", "-ub", "64"]].concat()).ok();
     let expected = format!(
-        "\n  longhand chat '{model}' -f DOCUMENT -c 4000 --policy razor -ctk q8_0 -ctv q8_0 --prefill streaming \
-         --kv-budget 50% -ub 64 -t 1 --no-repack\n"
+        "\n  longhand chat {} -f DOCUMENT -c 4000 --policy razor -ctk q8_0 -ctv q8_0 --prefill streaming \
+         --kv-budget {} -ub 64 -t 1 --no-repack\n",
+        shell_word(&model),
+        shell_word("50%")
     );
+    assert!(expected.contains(['\'', '"']), "a path with a space is in quotes: {expected}");
     assert!(text.contains(&expected), "{text}");
 }
 
@@ -444,9 +450,9 @@ fn plans_for_two_gpus() {
     // Shares that were asked for stay, whatever they cost.
     let shared = plan(&["--gpu", "4090,3060", "-ts", "1,1", "--json"]).json()["plans"][0].clone();
     assert_eq!((&shared["fits"], &shared["devices"][0]["layers"]), (&false.into(), &28.into()), "{shared}");
-    let command =
-        plan(&["--gpu", "4090,4090", "-ts", "3,1", "--json"]).json()["answer"]["command"].to_string();
-    assert!(command.contains("--tensor-split 3,1"), "{command}");
+    let answer = plan(&["--gpu", "4090,4090", "-ts", "3,1", "--json"]).json()["answer"].clone();
+    let split = format!("--tensor-split {}", shell_word("3,1"));
+    assert!(answer["command"].as_str().is_some_and(|command| command.contains(&split)), "{answer}");
     for (flags, part) in [
         (&["--gpu", "4090,3060", "-ts", "1,1,1"][..], "these are 3 shares, and 2 GPUs compute"),
         (&["--gpu", "4090,3060", "-ts", "0,0"], "no device would have a layer"),

@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(error(folder.path()), "it exists and is not a regular file");
         assert_eq!(error(Path::new("/")), "it exists and is not a regular file");
         let missing = error(&folder.path().join("missing/file"));
-        assert!(missing.starts_with("No such file or directory"), "{missing}");
+        assert!(missing.contains("(os error "), "{missing}");
         assert!(names(folder.path()).is_empty());
     }
 

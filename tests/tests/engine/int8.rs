@@ -84,9 +84,10 @@ fn a_saved_session_says_whether_all_was_computed_in_f32() {
     for int8 in [true, false] {
         let mut saved = make(int8, Prefill::Exact, "full");
         sync(&mut saved, &tokens[..700]);
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        snapshot::save(&saved, "", file.path()).expect("saved");
-        let opened = snapshot::Snapshot::open(file.path()).expect("opened");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("saved");
+        snapshot::save(&saved, "", &path).expect("saved");
+        let opened = snapshot::Snapshot::open(&path).expect("opened");
         assert_eq!(opened.options().int8, int8);
         let mut restored = opened.restore(saved.engine()).expect("restored");
         for session in [&mut saved, &mut restored] {

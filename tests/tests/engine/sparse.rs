@@ -47,9 +47,10 @@ fn a_saved_session_says_how_its_text_was_read_and_goes_on() {
     let tokens = random_tokens(&embedded_model(), 1500, 9);
     let mut sparse = make(Prefill::Sparse, "full");
     sync(&mut sparse, &tokens[..700]);
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    snapshot::save(&sparse, "", file.path()).expect("saved");
-    let saved = snapshot::Snapshot::open(file.path()).expect("opened");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("saved");
+    snapshot::save(&sparse, "", &path).expect("saved");
+    let saved = snapshot::Snapshot::open(&path).expect("opened");
     assert_eq!(saved.options().prefill, Prefill::Sparse);
     let mut restored = saved.restore(sparse.engine()).expect("restored");
     for session in [&mut sparse, &mut restored] {

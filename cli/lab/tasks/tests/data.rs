@@ -20,7 +20,7 @@ fn error_with(task: RulerTask, file: DataFile, content: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(file.name()), content).unwrap();
     let error = error_of(task, &Data::open(Some(folder.path())).unwrap()).to_string();
-    error.replace(folder.path().to_str().unwrap(), "FOLDER")
+    error.replace(folder.path().to_str().unwrap(), "FOLDER").replace('\\', "/")
 }
 
 #[test]
