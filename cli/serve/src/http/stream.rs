@@ -109,11 +109,15 @@ impl<W: Writer> Feed<W> {
         &self.writer
     }
 
-    /// What is sent next. It is empty where nothing was for a while. `None` after the end.
+    /// What is sent next. It is empty where nothing was for a while, before the end. `None` after it.
     pub(crate) async fn next(&mut self) -> Option<Vec<Sent>> {
         let due = Instant::now() + self.ping;
         loop {
-            let sent = match tokio::time::timeout_at(due, self.events.next()).await {
+            let next = match self.is_over {
+                true => Ok(self.events.next().await),
+                false => tokio::time::timeout_at(due, self.events.next()).await,
+            };
+            let sent = match next {
                 Ok(None) if self.is_over => return None,
                 // The work for it was lost.
                 Ok(None) => {
@@ -187,6 +191,8 @@ mod tests {
                     sleep(Duration::from_millis(20)).await;
                 }
                 let _ = sender.send(Event::Done);
+                // The session is put away. A client would take what comes now for a part of the answer.
+                sleep(Duration::from_millis(100)).await;
             });
             let events = Events::new(receiver, InterruptFlag::new());
             let response = response(events, Silent, Duration::from_millis(50));
