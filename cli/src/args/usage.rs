@@ -12,9 +12,10 @@ use crate::args::{examples, habits};
 use crate::failure::{self, Failure};
 
 /// The program's arguments, ready for clap. Negative numbers are values: the error of `-c -1` is an invalid value, not an
-/// unknown flag. The help of each command ends with examples.
+/// unknown flag. The help of each command ends with examples. On Windows the program is called as elsewhere, without `.exe`.
 pub fn complete(program: Command) -> Command {
-    complete_below(program, "")
+    let name = program.get_name().to_owned();
+    complete_below(program, "").bin_name(name)
 }
 
 fn complete_below(command: Command, above: &str) -> Command {
