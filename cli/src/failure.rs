@@ -3,7 +3,6 @@
 
 use std::error::Error;
 use std::io;
-use std::process::ExitCode;
 
 use documents::{DocumentError, Problem};
 use longhand::error::{ConstraintError, SamplerError};
@@ -297,10 +296,10 @@ pub fn report(error: &anyhow::Error) -> Report {
 }
 
 /// Prints an error. Returns the exit code of the program.
-pub fn print(error: &anyhow::Error) -> ExitCode {
+pub fn print(error: &anyhow::Error) -> u8 {
     let report = report(error);
     console::print_error(&report.text);
-    ExitCode::from(report.exit_code)
+    report.exit_code
 }
 
 /// How an error is reported after which the program ends at once. Takes no lock and needs little memory: another

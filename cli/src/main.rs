@@ -17,9 +17,8 @@ mod failure;
 mod models;
 mod session;
 
-use std::panic;
 use std::process::ExitCode;
-use std::thread;
+use std::{panic, thread};
 
 /// Where memory is refused, the program ends as after other fatal failures: see `crash_save`.
 #[global_allocator]
@@ -29,6 +28,16 @@ static ALLOCATOR: ggml::FatalAllocator = ggml::FatalAllocator;
 const STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
+    let code = run();
+    // The C++ runtime of MinGW cleans up behind `main`, and may wait there for ever for a thread that is gone.
+    #[cfg(windows)]
+    std::process::exit(code.into());
+    #[cfg(not(windows))]
+    code.into()
+}
+
+/// Runs the program with enough stack. Returns the exit code.
+fn run() -> u8 {
     let run = || commands::run(std::env::args_os().collect());
     if has_enough_stack() {
         return run();

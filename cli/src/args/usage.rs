@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -28,13 +27,10 @@ fn complete_below(command: Command, above: &str) -> Command {
 }
 
 /// Prints the help or the version, or an error in the arguments in the same form as other errors.
-pub fn report(error: &clap::Error, program: &Command) -> ExitCode {
+pub fn report(error: &clap::Error, program: &Command) -> u8 {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let printed = error.print().and_then(|()| io::stdout().flush());
-        return printed.map_or_else(
-            |error| failure::print(&console::stdout_error(error).into()),
-            |()| ExitCode::SUCCESS,
-        );
+        return printed.map_or_else(|error| failure::print(&console::stdout_error(error).into()), |()| 0);
     }
     let text = error.render().to_string();
     let cause = error.source().and_then(|source| source.downcast_ref::<Failure>());
@@ -51,7 +47,7 @@ pub fn report(error: &clap::Error, program: &Command) -> ExitCode {
         None => text.trim_end().to_owned(),
     };
     let _ = writeln!(io::stderr(), "{}", console::visible(&text));
-    ExitCode::from(2)
+    2
 }
 
 /// What to do about a word that is another program's command or flag, or a question where a command should be.

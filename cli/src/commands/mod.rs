@@ -15,7 +15,6 @@ mod stored;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use terminal::console::Console;
@@ -125,8 +124,8 @@ impl Command {
     }
 }
 
-/// Runs the program. The first argument is its name.
-pub fn run(arguments: Vec<OsString>) -> ExitCode {
+/// Runs the program. The first argument is its name. Returns the exit code.
+pub fn run(arguments: Vec<OsString>) -> u8 {
     if arguments.get(1).is_some_and(|first| first == COMPLETE) {
         return print_completions(&arguments[2..]);
     }
@@ -187,14 +186,14 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Logits(args) => logits::run(&app, &args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => failure::print(&error),
     }
 }
 
 /// Parses the arguments, with the settings as defaults. Where that fails, or help is all that is asked for,
 /// it is printed and the exit code returned.
-fn parse(arguments: &[OsString]) -> Result<(Cli, Settings), ExitCode> {
+fn parse(arguments: &[OsString]) -> Result<(Cli, Settings), u8> {
     let parse = |command: clap::Command| {
         let matches = command.try_get_matches_from(arguments)?;
         Ok((Cli::from_arg_matches(&matches)?, matches))
@@ -237,22 +236,22 @@ fn resumes(matches: &ArgMatches) -> bool {
 }
 
 /// Prints what the last of these words may become.
-fn print_completions(words: &[OsString]) -> ExitCode {
+fn print_completions(words: &[OsString]) -> u8 {
     let mut command = clap_command();
     command.build();
     let settings = load_settings().unwrap_or_default();
     let words = habits::llama::translate(words.to_vec());
     let completions = completions::complete(&words, &command, &settings.model_folders());
     match Console::detect().print(&completions.text()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => failure::print(&error.into()),
     }
 }
 
 /// Prints what the program does, with examples.
-fn print_start() -> ExitCode {
+fn print_start() -> u8 {
     match Console::detect().print(examples::START) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => failure::print(&error.into()),
     }
 }
