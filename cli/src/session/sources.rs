@@ -22,6 +22,8 @@ const MAX_TEXT: usize = 400;
 pub struct AnswerSources {
     /// The best first.
     pub found: Vec<Passage>,
+    /// Sentences of the answer for which the model did not look at the documents.
+    pub without_source: Vec<String>,
     /// Why there are none.
     pub missing: Option<String>,
 }
@@ -56,7 +58,11 @@ impl AnswerSources {
     /// Sources among these texts and their outlines.
     fn new(sources: &Sources, texts: &[&str], outlines: &[&Outline]) -> AnswerSources {
         let found = sources.found.iter().map(|source| Passage::new(source, texts, outlines));
-        AnswerSources { found: found.collect(), missing: sources.missing.map(|why| why.to_string()) }
+        AnswerSources {
+            found: found.collect(),
+            without_source: sources.without_source.clone(),
+            missing: sources.missing.map(|why| why.to_string()),
+        }
     }
 
     /// `from: report.pdf p. 12, p. 31; notes.md, Rent`; `None` where nothing is to be said.
@@ -90,12 +96,13 @@ impl AnswerSources {
             groups.into_iter().map(group).filter(|group| !group.is_empty()).collect::<Vec<_>>().join("; ");
         match line.is_empty() {
             // Of texts of which nothing is known.
-            true => Some(format!("from: \u{201c}{}\u{201d}", shown(first))),
+            true => Some(format!("from: {}", quoted(&first.text))),
             false => Some(format!("from: {line}")),
         }
     }
 
-    /// The sentences with where they stand, one below the other.
+    /// The sentences with where they stand, one below the other, each with what of the answer comes from there. Then what comes from
+    /// nowhere.
     pub fn list(&self) -> String {
         if let Some(why) = &self.missing {
             return format!("{why}\n");
@@ -104,9 +111,13 @@ impl AnswerSources {
             let location = source.location().to_string();
             let gap = if location.is_empty() { "" } else { " " };
             let percent = (source.weight * 100.0).round();
-            format!("{}. {location}{gap}({percent} %)\n   {}\n", i + 1, shown(source))
+            let statements = source.statements.iter().map(|said| format!("   answer: {}\n", quoted(said)));
+            let statements: String = statements.collect();
+            format!("{}. {location}{gap}({percent} %)\n   {}\n{statements}", i + 1, shown(source))
         };
-        self.found.iter().enumerate().map(source).collect()
+        let without = |said: &String| format!("no source: {}\n", quoted(said));
+        let found = self.found.iter().enumerate().map(source);
+        found.chain(self.without_source.iter().map(without)).collect()
     }
 
     /// The sources as JSON.
@@ -119,14 +130,21 @@ impl AnswerSources {
         let item = |source: &Passage| {
             let location = one_line(&source.location().to_string(), MAX_TEXT);
             let colon = if location.is_empty() { "" } else { ": " };
-            format!("- {location}{colon}{}\n", shown(source))
+            let statements = source.statements.iter().map(|said| format!("  - answer: {}\n", quoted(said)));
+            format!("- {location}{colon}{}\n{}", shown(source), statements.collect::<String>())
         };
-        self.found.iter().map(item).collect()
+        let without = |said: &String| format!("- no source: {}\n", quoted(said));
+        self.found.iter().map(item).chain(self.without_source.iter().map(without)).collect()
     }
 }
 
 fn source_is_page(parts: &[String]) -> bool {
     parts.first().is_some_and(|part| part.starts_with("p. "))
+}
+
+/// A sentence in quotes, in one line, not too long.
+fn quoted(text: &str) -> String {
+    format!("\u{201c}{}\u{201d}", one_line(text, MAX_TEXT))
 }
 
 /// The sentence in one line, not too long.
@@ -158,6 +176,7 @@ mod tests {
             section: section.map(str::to_owned),
             text: "The\nrent.".to_owned(),
             weight,
+            statements: Vec::new(),
         }
     }
 
@@ -171,8 +190,29 @@ mod tests {
     }
 
     #[test]
+    fn statements_stand_below_their_sources() {
+        let statements = vec!["It costs\n900.".to_owned(), "In \u{1b}[1mRome.".to_owned()];
+        let found = vec![
+            Passage { statements, ..source("a.pdf", Some(2), None, 0.9) },
+            source("a.pdf", Some(3), None, 0.1),
+        ];
+        let without_source = vec!["It is a fair price.".to_owned()];
+        let sources = AnswerSources { found, without_source, missing: None };
+        assert_eq!(
+            sources.list(),
+            "1. a.pdf p. 2 (90 %)\n   The rent.\n   answer: “It costs 900.”\n   answer: “In \u{fffd}[1mRome.”\n\
+             2. a.pdf p. 3 (10 %)\n   The rent.\nno source: “It is a fair price.”\n"
+        );
+        assert_eq!(
+            sources.markdown(),
+            "- a.pdf p. 2: The rent.\n  - answer: “It costs 900.”\n  - answer: “In \u{fffd}[1mRome.”\n\
+             - a.pdf p. 3: The rent.\n- no source: “It is a fair price.”\n"
+        );
+    }
+
+    #[test]
     fn the_line_names_pages_and_sections_once() {
-        let line = |found: Vec<Passage>| AnswerSources { found, missing: None }.line();
+        let line = |found: Vec<Passage>| AnswerSources { found, ..AnswerSources::default() }.line();
         let page = |page, weight| source("a.pdf", Some(page), None, weight);
         assert_eq!(
             line(vec![page(12, 0.5), page(31, 0.3), page(12, 0.2)]).as_deref(),

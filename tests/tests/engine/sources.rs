@@ -146,7 +146,7 @@ fn documents_that_were_attached_are_named() {
     let found = chat.sources(1).expect("sources").found;
     assert_eq!(found[0].part, 1);
     assert_eq!(chat.source_text(&found[0]), "Carol's favorite number is 91827.");
-    let foreign = Source { part: 7, range: 5..9, weight: 1.0 };
+    let foreign = Source { part: 7, range: 5..9, weight: 1.0, statements: Vec::new() };
     assert_eq!(chat.source_text(&foreign), "");
     assert_eq!(chat.document_texts().len(), 2);
 }
@@ -237,6 +237,7 @@ fn saved_conversations_have_the_sources_of_their_answers() {
         json!({ "found": [source(0, 0, 3, -0.5)] }),
         json!({ "found": [source(0, 0, 3, 1e300)] }),
         json!({ "found": vec![source(0, 0, 3, 0.01); 33] }),
+        json!({ "found": [], "without_source": vec!["It rained."; 33] }),
         json!({ "found": [], "missing": "why not" }),
         json!({ "found": 7 }),
     ] {
@@ -296,9 +297,10 @@ fn logits_are_the_same_bits_while_attention_is_recorded() {
             on.record_attention(true).expect("memory");
             assert!(logits(&mut off, &tokens) == logits(&mut on, &tokens), "{policy} {types:?}");
             let n = on.tokens().len();
-            let paid = on.attention_paid(0..n, 0..60, &[]).expect("computed").expect("recorded");
+            let paid =
+                on.attention_paid(&[0, n], 0..60, &[]).expect("computed").expect("recorded").remove(0).paid;
             assert!(paid.len() == 60 && paid.iter().all(|paid| paid.is_finite() && *paid >= 0.0), "{policy}");
-            assert_eq!(off.attention_paid(0..n, 0..60, &[]).expect("nothing to do"), None);
+            assert_eq!(off.attention_paid(&[0, n], 0..60, &[]).expect("nothing to do"), None);
             // Off again, and as if it had never been on.
             on.record_attention(false).expect("off");
             on.push(tokens[0]).expect("a step");
@@ -328,7 +330,7 @@ fn every_kind_of_model_records_what_it_can() {
         // The same bits, except on a GPU: there ggml joins other operations of a graph with more results.
         let is_close = is_gpu() && max_difference(on.logits(), off.logits()) <= device_tolerance();
         assert!(is_close || on.logits() == off.logits(), "{name}");
-        let paid = on.attention_paid(n - 7..n, 0..n - 6, &[]).expect("computed");
+        let paid = on.attention_paid(&[n - 7, n], 0..n - 6, &[]).expect("computed");
         let sees_all = (0..spec.n_layers).any(|layer| spec.has_rows(layer) && spec.window(layer).is_none());
         let is_alibi = matches!(spec.position_encoding, PositionEncoding::Alibi { .. });
         let can = sees_all && spec.latent.is_none() && !is_alibi;
@@ -403,7 +405,8 @@ fn attention_is_what_the_model_computes() {
     sync(&mut session, &tokens[..50]);
     tokens[50..].iter().for_each(|token| session.push(*token).expect("a step"));
     // The token at 58 is the last one whose follower is known.
-    let paid = session.attention_paid(58..59, 0..40, &[]).expect("computed").expect("recorded");
+    let paid =
+        session.attention_paid(&[58, 59], 0..40, &[]).expect("computed").expect("recorded").remove(0).paid;
     // Two heads pay it nearly the same, so that rounding decides which is the fourth.
     let differences = [3, 4].map(|fourth| {
         let reference = reference(&engine, &tokens, 40, fourth);
@@ -426,15 +429,29 @@ fn a_long_answer_is_recorded_beyond_the_rings() {
     session.record_attention(true).expect("memory");
     sync(&mut session, &tokens[..100]);
     tokens[100..].iter().for_each(|token| session.push(*token).expect("a step"));
-    let paid = session.attention_paid(100..180, 0..90, &[]).expect("computed").expect("recorded");
+    let paid =
+        session.attention_paid(&[100, 180], 0..90, &[]).expect("computed").expect("recorded").remove(0).paid;
     // Each of the tokens 11 to 89 is looked at by the token before its second occurrence.
     let all: f32 = paid.iter().sum();
     assert!(paid[11..].iter().all(|paid| *paid > 0.2 * all / 79.0), "{paid:?}");
     assert!(paid[..11].iter().all(|paid| *paid < 0.2 * all / 79.0), "{paid:?}");
+    // In two parts, each pays what its own tokens look at.
+    let parts = session.attention_paid(&[100, 120, 180], 0..90, &[]).expect("computed").expect("recorded");
+    let by_both: Vec<f32> =
+        parts[0].paid.iter().zip(&parts[1].paid).map(|(one, other)| one + other).collect();
+    assert!(max_difference(&by_both, &paid) < 1e-5 * all);
+    for (part, looked_at) in parts.iter().zip([11..31, 31..90]) {
+        assert!((11..90).all(|at| (part.paid[at] > 0.2 * all / 79.0) == looked_at.contains(&at)), "{part:?}");
+    }
     // One token counts nothing.
     let mut counts = [1.0; 80];
     counts[20] = 0.0;
-    let paid = session.attention_paid(100..180, 0..90, &counts).expect("computed").expect("recorded");
+    let paid = session
+        .attention_paid(&[100, 180], 0..90, &counts)
+        .expect("computed")
+        .expect("recorded")
+        .remove(0)
+        .paid;
     let looked_at = |at: usize| paid[at] > 0.2 * all / 79.0;
     assert!((11..90).all(|at| looked_at(at) == (at != 31)), "{paid:?}");
 }
@@ -459,6 +476,6 @@ fn saved_sessions_are_the_same_with_and_without_recording() {
     assert!(!restored.records_attention());
     restored.record_attention(true).expect("memory");
     restored.push(tokens[5]).expect("a step");
-    assert!(restored.attention_paid(80..81, 0..80, &[]).expect("computed").is_some());
-    assert_eq!(restored.attention_paid(0..80, 0..80, &[]).expect("computed"), None, "it was not recorded");
+    assert!(restored.attention_paid(&[80, 81], 0..80, &[]).expect("computed").is_some());
+    assert_eq!(restored.attention_paid(&[0, 80], 0..80, &[]).expect("computed"), None, "it was not recorded");
 }

@@ -3,15 +3,17 @@
 //!
 //! The text around them is essays where there are any, or else sentences that say nothing.
 
-use std::{fmt, iter};
+use std::fmt;
 
 use crate::haystack::{background, fill};
 use crate::random::PythonRandom;
 use crate::sentences::sentences;
 use crate::{Data, Sample, SampleOptions, TaskError};
 
-/// Tokens that a model may answer with.
-pub const ANSWER_TOKENS: usize = 32;
+/// Tokens that a model may answer with: a sentence, or several.
+pub const fn answer_tokens(task: AlikeTask) -> usize {
+    if let AlikeTask::Several = task { 128 } else { 32 }
+}
 
 /// Paragraphs that are alike.
 const PARAGRAPHS: usize = 12;
@@ -45,17 +47,20 @@ pub enum AlikeTask {
     Key,
     /// The same where another sentence names the locker.
     Repeated,
+    /// Three facts about a village, each in a sentence of the answer.
+    Several,
 }
 
 impl AlikeTask {
     /// All of them.
-    pub const ALL: [AlikeTask; 6] = [
+    pub const ALL: [AlikeTask; 7] = [
         AlikeTask::Year,
         AlikeTask::Paraphrase,
         AlikeTask::Word,
         AlikeTask::YesNo,
         AlikeTask::Key,
         AlikeTask::Repeated,
+        AlikeTask::Several,
     ];
 }
 
@@ -68,6 +73,7 @@ impl fmt::Display for AlikeTask {
             AlikeTask::YesNo => "yes_no",
             AlikeTask::Key => "key",
             AlikeTask::Repeated => "repeated",
+            AlikeTask::Several => "several",
         })
     }
 }
@@ -76,9 +82,8 @@ impl fmt::Display for AlikeTask {
 struct Paragraph {
     text: String,
     question: String,
-    answer: &'static str,
-    /// What of the paragraph says so: it stands there once.
-    says: String,
+    /// The answers, and what of the paragraph says so: it stands there once.
+    answers: Vec<(&'static str, String)>,
 }
 
 /// Generates samples. `count` returns the number of tokens of a text, without special tokens.
@@ -102,29 +107,35 @@ pub fn samples(
         let question = format!("\n\n{}", asked.question);
         let build = |text: &str| spread(&paragraphs, text);
         let count = |context: &String| count(&[context, question.as_str()].concat());
-        let filled =
-            fill(&background, options.tokens.saturating_sub(ANSWER_TOKENS), &build, &count).map_err(
-                |minimum| TaskError::TooShort { tokens: options.tokens, minimum: minimum + ANSWER_TOKENS },
-            )?;
-        let at = filled.text.find(&asked.text).unwrap_or(0) + asked.text.find(&asked.says).unwrap_or(0);
+        let filled = fill(&background, options.tokens.saturating_sub(answer_tokens(task)), &build, &count)
+            .map_err(|minimum| TaskError::TooShort {
+                tokens: options.tokens,
+                minimum: minimum + answer_tokens(task),
+            })?;
+        let start = filled.text.find(&asked.text).unwrap_or(0);
+        let needle = |(_, says): &(&str, String)| {
+            let at = start + asked.text.find(says).unwrap_or(0);
+            at..at + says.len()
+        };
         Ok(Sample {
-            needles: iter::once(at..at + asked.says.len()).collect(),
+            needles: asked.answers.iter().map(needle).collect(),
             context: filled.text,
             answer_prefix: String::new(),
-            references: vec![asked.answer.to_owned()],
-            tokens: filled.tokens + ANSWER_TOKENS,
+            references: asked.answers.iter().map(|(answer, _)| (*answer).to_owned()).collect(),
+            tokens: filled.tokens + answer_tokens(task),
             question,
         })
     };
     (0..options.samples).map(sample).collect()
 }
 
-/// 1 if the answer has the right word as a whole word, otherwise 0. Yes and no must come first.
+/// 1 if the answer has the right words as whole words, otherwise 0. Yes and no must come first.
 pub fn score(task: AlikeTask, answer: &str, references: &[String]) -> f64 {
     let words = answer.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty());
     let looked_at = if task == AlikeTask::YesNo { 1 } else { usize::MAX };
-    let is_right = |word: &str| references.iter().any(|right| right.eq_ignore_ascii_case(word));
-    f64::from(words.take(looked_at).any(is_right))
+    let words: Vec<&str> = words.take(looked_at).collect();
+    let is_said = |right: &String| words.iter().any(|word| right.eq_ignore_ascii_case(word));
+    f64::from(references.iter().all(is_said))
 }
 
 /// Paragraphs about different things, in a random order.
@@ -148,31 +159,33 @@ fn villages(task: AlikeTask, random: &mut PythonRandom) -> Vec<Paragraph> {
              The door of the mill is {mill}, and that of the inn is not. Mr. {keeper} keeps the inn, which has a {roof} \
              roof. On Sundays the library is {library}."
         );
-        let (question, answer, says) = match task {
-            AlikeTask::Year => (
-                format!("When was the stone bridge in {name} built?"),
-                bridge,
-                format!("built there in {bridge}"),
-            ),
+        let built = (bridge, format!("built there in {bridge}"));
+        let door = (mill, format!("mill is {mill}"));
+        let (question, answers) = match task {
+            AlikeTask::Year => (format!("When was the stone bridge in {name} built?"), vec![built]),
             AlikeTask::Paraphrase => (
                 format!("In which year could people at {name} cross the water on foot for the first time?"),
-                bridge,
-                format!("built there in {bridge}"),
+                vec![built],
             ),
             AlikeTask::Word => (
                 format!("What color is the entrance of the place in {name} where grain is ground?"),
-                mill,
-                format!("mill is {mill}"),
+                vec![door],
+            ),
+            AlikeTask::Several => (
+                format!(
+                    "Answer three questions about {name}, each in a sentence of its own. When was the stone bridge built? What \
+                     color is the door of the mill? When did the school open?"
+                ),
+                vec![built, door, (school, format!("opened in {school}"))],
             ),
             _ => (
                 format!(
                     "Can somebody from {name} borrow a book at the end of the week, on a Sunday? Answer with yes or no."
                 ),
-                may_borrow,
-                format!("library is {library}"),
+                vec![(may_borrow, format!("library is {library}"))],
             ),
         };
-        Paragraph { text, question, answer, says }
+        Paragraph { text, question, answers }
     };
     villages.into_iter().take(PARAGRAPHS).map(village).collect()
 }
@@ -194,8 +207,7 @@ fn lockers(task: AlikeTask, random: &mut PythonRandom) -> Vec<Paragraph> {
         Paragraph {
             text,
             question: format!("What is the code of locker {number} in the hall?"),
-            answer: code,
-            says: format!("is {code}"),
+            answers: vec![(code, format!("is {code}"))],
         }
     };
     lockers.into_iter().map(locker).collect()
@@ -229,16 +241,18 @@ mod tests {
             let samples = samples(task, &options, &data, &words).unwrap();
             assert_eq!(samples.len(), 6);
             for sample in &samples {
-                let [needle] = &sample.needles[..] else { panic!("{task}") };
-                let says = &sample.context[needle.clone()];
-                let answer = &sample.references[0];
-                assert!(says.contains(answer.as_str()) || task == AlikeTask::YesNo, "{task}: {says}");
-                assert!(sample.context.matches(answer.as_str()).count() > 1 || task == AlikeTask::YesNo);
+                let needle = &sample.needles[0];
+                assert_eq!(sample.needles.len(), if task == AlikeTask::Several { 3 } else { 1 });
+                for (needle, answer) in sample.needles.iter().zip(&sample.references) {
+                    let says = &sample.context[needle.clone()];
+                    assert!(says.contains(answer.as_str()) || task == AlikeTask::YesNo, "{task}: {says}");
+                    assert!(sample.context.matches(answer.as_str()).count() > 1 || task == AlikeTask::YesNo);
+                }
                 assert!((1980..=2000).contains(&sample.tokens), "{task}: {} tokens", sample.tokens);
                 // The name of what is asked about stands there once, before the place or in its sentence.
                 let name = sample
                     .question
-                    .split([' ', '?'])
+                    .split([' ', ',', '?'])
                     .find(|word| VILLAGES.contains(word) || word.len() == 4 && word.parse::<u32>().is_ok());
                 let places: Vec<_> = sample.context.match_indices(name.unwrap()).collect();
                 assert!(places.len() == 1 && places[0].0 < needle.start, "{task}: {places:?}");
@@ -258,5 +272,8 @@ mod tests {
         assert_eq!(score(AlikeTask::YesNo, "Yes, there is no", &right("yes")), 1.0);
         assert_eq!(score(AlikeTask::YesNo, "Yes, there is no", &right("no")), 0.0);
         assert_eq!(score(AlikeTask::Word, "", &right("red")), 0.0);
+        let several = ["1843", "red", "1871"].map(String::from);
+        assert_eq!(score(AlikeTask::Several, "In 1843. It is red. In 1871.", &several), 1.0);
+        assert_eq!(score(AlikeTask::Several, "In 1843. It is red.", &several), 0.0);
     }
 }

@@ -4,25 +4,28 @@
 //! in the conversation, and what was paid to them is added up by sentence. Words of question and answer help to order the
 //! sentences. `sentences` and `rank` are functions of texts and numbers only.
 
+mod answer;
 mod passage;
 mod places;
 mod rank;
-mod repeated;
 mod sentences;
 
 use std::fmt;
 use std::ops::Range;
 
+pub use self::answer::AnswerPart;
 pub use self::passage::Passage;
 pub use self::places::{PromptBytes, TextPlace};
 pub use self::rank::{Evidence, Ranked, Ranking, rank};
-pub use self::repeated::token_weights;
 pub use self::sentences::sentences;
+pub use crate::session::attention::PaidAttention;
 use models::tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
+use self::answer::{MAX_PARTS, WrittenAnswer};
 use super::documents::Attachment;
 use super::{Chat, Preamble};
+use crate::session::text::split_thinking;
 use crate::{EngineError, Session};
 
 /// Sources of an answer that are kept with the conversation: the best ones.
@@ -38,6 +41,9 @@ pub struct Source {
     pub range: Range<usize>,
     /// How much speaks for it, as a share of all sources, from 0 to 1.
     pub weight: f32,
+    /// Sentences of the answer that come from here, where the answer has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<String>,
 }
 
 /// Where an answer comes from.
@@ -45,6 +51,10 @@ pub struct Source {
 pub struct Sources {
     /// The sources, the best first.
     pub found: Vec<Source>,
+    /// Sentences of the answer for which the model did not look at the documents, where the answer has several. They may be right,
+    /// or made up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_source: Vec<String>,
     /// Why there are none, where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<NoSources>,
@@ -78,7 +88,7 @@ impl fmt::Display for NoSources {
 
 impl From<NoSources> for Sources {
     fn from(reason: NoSources) -> Sources {
-        Sources { found: Vec::new(), missing: Some(reason) }
+        Sources { missing: Some(reason), ..Sources::default() }
     }
 }
 
@@ -89,7 +99,19 @@ impl Sources {
             texts.get(source.part).is_some_and(|text| text.get(source.range.clone()).is_some())
                 && (0.0..=1.0).contains(&source.weight)
         };
-        self.found.len() <= MAX_KEPT && self.found.iter().all(is_of)
+        let statements = self.found.iter().map(|source| source.statements.len()).sum::<usize>();
+        self.found.len() <= MAX_KEPT
+            && self.found.iter().all(is_of)
+            && statements + self.without_source.len() <= MAX_PARTS
+    }
+
+    /// The same for an answer that is shown as this text: what was thought before it, and what is written without being shown,
+    /// makes no statements.
+    pub fn shown_as(mut self, answer: &str) -> Sources {
+        let is_shown = |statement: &String| answer.contains(statement.as_str());
+        self.found.iter_mut().for_each(|source| source.statements.retain(is_shown));
+        self.without_source.retain(is_shown);
+        self
     }
 }
 
@@ -108,9 +130,9 @@ impl Chat {
         self.session.records_attention()
     }
 
-    /// Where in the documents the last answer comes from: at most `limit` sentences, the best first. This is computed when it
-    /// is asked for, from what was recorded while the answer was written. It is kept with the conversation: see
-    /// [`Chat::sources_of`].
+    /// Where in the documents the last answer comes from: the first `limit` sentences, and those that a statement of the answer
+    /// comes from, the best first. This is computed when it is asked for, from what was recorded while the answer was written. It is
+    /// kept with the conversation: see [`Chat::sources_of`].
     ///
     /// # Errors
     /// Where the computation fails or is interrupted, or there is no memory for it. The conversation is as it was.
@@ -154,7 +176,11 @@ impl Chat {
         let answer = turn.answer..self.timeline.len();
         let question = self.last_question().unwrap_or_default().to_owned();
         let Chat { session, format, preamble, attachments, .. } = self;
-        session.sources(format.tokenizer(), &texts_of(preamble, attachments), &question, answer, limit)
+        let texts = texts_of(preamble, attachments);
+        let sources = session.sources(format.tokenizer(), &texts, &question, answer, limit)?;
+        let conversation = self.conversation();
+        let shown = conversation.last().and_then(|(_, answer)| *answer).unwrap_or_default();
+        Ok(sources.shown_as(split_thinking(shown).1))
     }
 
     /// The text of a source; empty for a source of another conversation.
@@ -181,8 +207,8 @@ fn texts_of<'a>(preamble: &'a Preamble, attachments: &'a [Attachment]) -> Vec<&'
 }
 
 impl Session {
-    /// Where in `texts` an answer to `question` comes from that has the positions `answer`, in tokens: at most `limit`
-    /// sentences, the best first. The session may lack the last of these positions. The texts stand in the session in this
+    /// Where in `texts` an answer to `question` comes from that has the positions `answer`, in tokens: the first `limit`
+    /// sentences, and those that a statement of the answer comes from, the best first. The session may lack the last of these positions. The texts stand in the session in this
     /// order, before the answer; those that do not are left out. Nothing is found without [`Session::record_attention`]. What
     /// was recorded before the answer is forgotten.
     ///
@@ -209,45 +235,74 @@ impl Session {
         let (Some((_, first)), Some((_, last))) = (places.first(), places.last()) else {
             return Ok(NoSources::NoDocuments.into());
         };
-        let written = self.tokens().get(before..answer.end.min(self.tokens().len())).unwrap_or_default();
-        let (answer_bytes, _) = places::bytes_of(tokenizer, written);
-        let counts = token_weights(tokenizer, written, question);
-        // The first token of the answer is chosen with the last one of the question.
-        let by = answer.start.saturating_sub(1)..answer.end;
         let from = first.first_token;
         let to = from..last.first_token + last.token_ends.len();
-        let paid = match self.attention_paid(by, to, &counts)? {
-            Some(paid) => paid,
+        let mut said = match self.answer_parts(tokenizer, question, answer, to)? {
+            Some(said) => said,
             None if self.has_recorded_layers() => return Ok(NoSources::NotRecorded.into()),
             None => return Ok(NoSources::NoHeads.into()),
         };
         // One text of all parts, so that sentences of different parts are compared with each other.
-        let (mut text, mut token_ends, mut attention, mut starts) =
-            (String::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut text, mut token_ends, mut starts) = (String::new(), Vec::new(), Vec::new());
         for (part, place) in &places {
             let start = text.len();
             starts.push((start, *part));
             text += texts[*part];
             text += "\n\n";
             token_ends.extend(place.token_ends.iter().map(|end| start + end));
-            attention.extend_from_slice(&paid[place.first_token - from..][..place.token_ends.len()]);
         }
-        let evidence = Evidence {
-            text: &text,
-            token_ends: &token_ends,
-            attention: &attention,
-            question,
-            answer: &String::from_utf8_lossy(&answer_bytes),
-        };
-        let source = |Ranked { range, weight }: Ranked| {
+        for AnswerPart { attention, .. } in &mut said {
+            let of_place = |(_, place): &(usize, TextPlace)| {
+                attention[place.first_token - from..][..place.token_ends.len()].to_vec()
+            };
+            *attention = places.iter().flat_map(of_place).collect();
+        }
+        let evidence = Evidence { text: &text, token_ends: &token_ends, question, answer: &said };
+        let ranked = rank(&evidence, Ranking::Combined, limit);
+        if ranked.is_empty() && limit > 0 {
+            return Ok(NoSources::NothingAttended.into());
+        }
+        let source = |Ranked { range, weight, parts }: Ranked| {
             let part = starts.partition_point(|(start, _)| *start <= range.start) - 1;
             let (start, part) = starts[part];
-            Source { part, range: range.start - start..range.end - start, weight }
+            let statements = parts.iter().map(|index| said[*index].text.clone()).collect();
+            Source { part, range: range.start - start..range.end - start, weight, statements }
         };
-        let ranked = rank(&evidence, Ranking::Combined, limit);
-        match ranked.is_empty() && limit > 0 {
-            true => Ok(NoSources::NothingAttended.into()),
-            false => Ok(Sources { found: ranked.into_iter().map(source).collect(), missing: None }),
+        let mut sources = Sources { found: ranked.into_iter().map(source).collect(), ..Sources::default() };
+        if said.len() > 1 {
+            let asked = rank::words(question).collect();
+            let from_nowhere = said.iter().filter(|part| part.is_from_nowhere(&asked));
+            sources.without_source = from_nowhere.map(|part| part.text.clone()).collect();
         }
+        Ok(sources)
+    }
+
+    /// What each part of an answer to `question` paid to the tokens at the positions `to`, those of a text, as
+    /// [`Session::attention_paid`] tells it. `answer`: its positions, of which the session may lack the last.
+    ///
+    /// # Errors
+    /// Where the computation fails or is interrupted, or there is no memory for it.
+    pub fn answer_parts(
+        &mut self,
+        tokenizer: &Tokenizer,
+        question: &str,
+        answer: Range<usize>,
+        to: Range<usize>,
+    ) -> Result<Option<Vec<AnswerPart>>, EngineError> {
+        let tokens = self.tokens();
+        let written = &tokens[answer.start.min(tokens.len())..answer.end.min(tokens.len())];
+        let written = WrittenAnswer::new(tokenizer, written);
+        let parts = written.parts();
+        // The first token of the answer is chosen with the last one of the question.
+        let before = answer.start.saturating_sub(1);
+        let begins = parts.iter().map(|(_, tokens)| before + tokens.start);
+        let by: Vec<usize> = begins.chain([answer.end]).collect();
+        let paid = self.attention_paid(&by, to, &written.token_weights(question))?;
+        let part = |((text, _), PaidAttention { paid, share }): ((&str, _), _)| AnswerPart {
+            text: text.to_owned(),
+            attention: paid,
+            share,
+        };
+        Ok(paid.map(|paid| parts.into_iter().zip(paid).map(part).collect()))
     }
 }

@@ -10,8 +10,8 @@ use super::Source;
 
 /// A source with its text and where it stands.
 ///
-/// It serialises as `document`, `page`, `section`, `start`, `end`, `text` and `weight`: bytes of the text that has it, and the
-/// weight in four digits.
+/// It serialises as `document`, `page`, `section`, `start`, `end`, `text`, `weight` and `statements`: bytes of the text that has it,
+/// and the weight in four digits.
 ///
 /// ```
 /// use longhand::outline::{Begins, Outline};
@@ -19,7 +19,7 @@ use super::Source;
 ///
 /// let mut outline = Outline::default();
 /// outline.push(0, Begins::Document("boat.txt".into()));
-/// let source = Source { part: 0, range: 10..18, weight: 0.5 };
+/// let source = Source { part: 0, range: 10..18, weight: 0.5, statements: Vec::new() };
 /// let passage = Passage::new(&source, &["It rains. It sank. It rests."], &[&outline]);
 /// assert_eq!((passage.document.as_deref(), passage.text.as_str()), (Some("boat.txt"), "It sank."));
 /// ```
@@ -39,6 +39,8 @@ pub struct Passage {
     pub text: String,
     /// How much speaks for it, as a share of all sources, from 0 to 1.
     pub weight: f32,
+    /// Sentences of the answer that come from here: see [`Source::statements`].
+    pub statements: Vec<String>,
 }
 
 impl Passage {
@@ -55,6 +57,7 @@ impl Passage {
             section: location.section.map(str::to_owned),
             text: text.get(source.range.clone()).unwrap_or_default().to_owned(),
             weight: source.weight,
+            statements: source.statements.clone(),
         }
     }
 
@@ -66,7 +69,7 @@ impl Passage {
 
 impl Serialize for Passage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Passage", 7)?;
+        let mut object = serializer.serialize_struct("Passage", 8)?;
         object.serialize_field("document", &self.document)?;
         object.serialize_field("page", &self.page)?;
         object.serialize_field("section", &self.section)?;
@@ -74,6 +77,7 @@ impl Serialize for Passage {
         object.serialize_field("end", &self.range.end)?;
         object.serialize_field("text", &self.text)?;
         object.serialize_field("weight", &((f64::from(self.weight) * 1e4).round() / 1e4))?;
+        object.serialize_field("statements", &self.statements)?;
         object.end()
     }
 }

@@ -10,6 +10,8 @@
 
 mod paid;
 
+pub use self::paid::PaidAttention;
+
 use std::ops::Range;
 
 use ggml::{Context, Tensor, Type};
@@ -247,8 +249,8 @@ impl Session {
     /// session.sync(&[11, 12, 13, 14, 15, 16], &mut |_| ())?;
     /// session.record_attention(true)?;
     /// session.push(12)?;
-    /// let attention = session.attention_paid(6..7, 0..6, &[])?.expect("a model with heads that see the whole text");
-    /// assert_eq!(attention.len(), 6);
+    /// let attention = session.attention_paid(&[6, 7], 0..6, &[])?.expect("a model with heads that see the whole text");
+    /// assert_eq!(attention[0].paid.len(), 6);
     /// # Ok::<(), longhand::EngineError>(())
     /// ```
     pub fn record_attention(&mut self, on: bool) -> Result<(), EngineError> {

@@ -30,6 +30,16 @@ const MIN_COPYING: f32 = 0.1;
 /// Bytes of attention that are computed at once; those of a token at least.
 const BLOCK_BYTES: usize = 4 << 20;
 
+/// What a part of an answer paid to a text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PaidAttention {
+    /// For each token of the text the sum of the attention weights of a few retrieval heads, more for rare tokens.
+    pub paid: Vec<f32>,
+    /// The sum of that, beside what it would be if the heads looked at the text alone and it had each of the part's tokens once: a
+    /// share, from 0 to 1.
+    pub share: f32,
+}
+
 /// A token of the answer.
 #[derive(Clone, Copy)]
 struct Asker {
@@ -54,12 +64,12 @@ struct Group {
 }
 
 impl Session {
-    /// What the tokens at the positions `by`, those of an answer, paid to the tokens at the positions `to`, those of a text.
-    /// For each of `to` it is the sum of the attention weights of a few retrieval heads, more for rare tokens. All are 0 where no
-    /// head looked for what the answer says. Tokens whose queries were not recorded pay nothing, and so do all of them to rows
-    /// that every such head has evicted. Forgets the queries of the tokens before `by`.
+    /// What the parts of an answer paid to the tokens at the positions `to`, those of a text. The heads are the same for all parts.
+    /// All is 0 where no head looked for what the answer says. Tokens whose queries were not recorded pay nothing, and so do all
+    /// of them to rows that every such head has evicted. Forgets the queries of the tokens before the answer.
     ///
-    /// `counts`: for each of `by` how much the token that follows it counts beside others, from 0 to 1; 1 where it is shorter.
+    /// `by`: the positions where the parts begin, ascending, and where the last one ends. `counts`: for each position from the
+    /// first on how much the token that follows it counts beside others, from 0 to 1; 1 where it is shorter.
     ///
     /// `None` where attention is not recorded, nothing of `by` was recorded, or the model has no heads that see the whole
     /// text.
@@ -68,10 +78,10 @@ impl Session {
     /// Where the computation fails or is interrupted, or there is no memory for it.
     pub fn attention_paid(
         &mut self,
-        by: Range<usize>,
+        by: &[usize],
         to: Range<usize>,
         counts: &[f32],
-    ) -> Result<Option<Vec<f32>>, EngineError> {
+    ) -> Result<Option<Vec<PaidAttention>>, EngineError> {
         let to = to.start.min(self.tokens.len())..to.end.min(self.tokens.len());
         let Some(mut record) = self.attention.take() else { return Ok(None) };
         let paid = self.paid(&mut record, by, to, counts);
@@ -82,31 +92,40 @@ impl Session {
     fn paid(
         &mut self,
         record: &mut AttentionRecord,
-        by: Range<usize>,
+        by: &[usize],
         to: Range<usize>,
         counts: &[f32],
-    ) -> Result<Option<Vec<f32>>, EngineError> {
+    ) -> Result<Option<Vec<PaidAttention>>, EngineError> {
         record.read_rings()?;
-        record.forget_before(by.start);
+        let Some((last, begins @ [first, ..])) = by.split_last() else { return Ok(None) };
+        let all = *first..*last;
+        record.forget_before(all.start);
         let groups = self.groups(record);
-        let asking = self.askers(record, &by, &to);
+        let asking = self.askers(record, &all, &to);
         if asking.is_empty() || groups.is_empty() {
             return Ok(None);
         }
-        let mut paid = vec![0.0; to.len()];
+        let mut parts = vec![PaidAttention { paid: vec![0.0; to.len()], share: 0.0 }; begins.len()];
+        let mut most = vec![0.0; begins.len()];
+        let once = ((to.len() + 1) as f32).ln();
         let (engine, workspace, interrupt) = (&self.engine, &mut self.workspace, &self.interrupt);
         let mut asked = Asked { engine, workspace, interrupt, record };
         for group in &asked.best_groups(groups, &asking, &self.tokens, &to)? {
             let rows = rows_of(group, &to);
             asked.weights(group, &asking, &mut |_, query, weights| {
                 let Asker { position, weight, .. } = asking[query];
-                let weight = weight * counts.get(position - by.start).copied().unwrap_or(1.0);
+                let count = counts.get(position - all.start).copied().unwrap_or(1.0);
+                let part = begins.iter().rposition(|begin| *begin <= position).unwrap_or(0);
+                most[part] += once * count;
                 for (row, at) in &rows {
-                    paid[*at] += weight * weights[*row];
+                    parts[part].paid[*at] += weight * count * weights[*row];
                 }
             })?;
         }
-        Ok(Some(paid))
+        for (part, most) in parts.iter_mut().zip(most) {
+            part.share = part.paid.iter().sum::<f32>() / f32::max(most, f32::MIN_POSITIVE);
+        }
+        Ok(Some(parts))
     }
 
     /// The queries that were recorded of the tokens `by`.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use longhand::gguf::Tokenizer;
-use longhand::sources::{Evidence, PromptBytes, Ranking, TextPlace, rank, token_weights};
+use longhand::sources::{AnswerPart, Evidence, PromptBytes, Ranked, Ranking, TextPlace, rank};
 use longhand::{ChatFormat, EngineError, Session};
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,8 @@ pub struct Told {
     pub text: String,
     /// What is asked.
     pub question: String,
-    /// Where right answers stand in the text, in bytes.
-    pub needles: Vec<Range<usize>>,
+    /// Where right answers stand in the text, in bytes, and what each says, where that is known.
+    pub needles: Vec<(Range<usize>, Option<String>)>,
     /// Where the text is in the prompt.
     place: TextPlace,
 }
@@ -37,7 +37,7 @@ impl Told {
         format: &ChatFormat,
         prompt: &[u32],
         [text, question]: [&str; 2],
-        needles: Vec<Range<usize>>,
+        needles: Vec<(Range<usize>, Option<String>)>,
     ) -> Option<Told> {
         let place = PromptBytes::new(format.tokenizer(), prompt).find(text)?;
         let [text, question] = [text, question].map(str::to_owned);
@@ -57,6 +57,20 @@ pub struct SourceRanks {
     pub bm25: Option<usize>,
     /// By attention and words.
     pub combined: Option<usize>,
+    /// Of an answer of several sentences, those that say what is right.
+    #[serde(default)]
+    pub statements: Statements,
+}
+
+/// Sentences of answers that say what is right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Statements {
+    /// How many there are.
+    pub all: usize,
+    /// Those that have a source.
+    pub with_source: usize,
+    /// Those whose source says so.
+    pub right: usize,
 }
 
 impl SourceRanks {
@@ -73,32 +87,57 @@ impl SourceRanks {
         answer: &str,
     ) -> Result<SourceRanks, EngineError> {
         let TextPlace { first_token, token_ends } = &told.place;
-        let by = prompt.saturating_sub(1)..session.tokens().len();
-        let counts = token_weights(tokenizer, &session.tokens()[prompt..], &told.question);
-        let attention = session.attention_paid(by, *first_token..first_token + token_ends.len(), &counts)?;
-        let attention = attention.unwrap_or_default();
-        let evidence = Evidence {
-            text: &told.text,
-            token_ends,
-            attention: &attention,
-            question: &told.question,
-            answer,
-        };
+        let (all, to) = (prompt..session.tokens().len(), *first_token..first_token + token_ends.len());
+        let parts = session.answer_parts(tokenizer, &told.question, all, to)?;
+        let parts =
+            parts.unwrap_or_else(|| vec![AnswerPart { text: answer.to_owned(), ..AnswerPart::default() }]);
+        let evidence = Evidence { text: &told.text, token_ends, question: &told.question, answer: &parts };
         let [heads, words, bm25, combined] = RANKINGS.map(|(_, ranking)| {
             let ranked = rank(&evidence, ranking, LIMIT);
-            let holds = |range: &Range<usize>, needle: &Range<usize>| {
-                range.start <= needle.start && needle.end <= range.end
-            };
-            let found = ranked
-                .iter()
-                .position(|ranked| told.needles.iter().any(|needle| holds(&ranked.range, needle)));
-            found.map(|index| index + 1)
+            let is_right = |ranked: &Ranked| told.needles.iter().any(|(needle, _)| holds(ranked, needle));
+            ranked.iter().take(LIMIT).position(is_right).map(|index| index + 1)
         });
-        Ok(SourceRanks { heads, words, bm25, combined })
+        let statements = Statements::of(&evidence, &told.needles);
+        Ok(SourceRanks { heads, words, bm25, combined, statements })
     }
 
     fn all(&self) -> [Option<usize>; 4] {
         [self.heads, self.words, self.bm25, self.combined]
+    }
+}
+
+fn holds(ranked: &Ranked, needle: &Range<usize>) -> bool {
+    ranked.range.start <= needle.start && needle.end <= ranked.range.end
+}
+
+impl Statements {
+    /// Those of an answer, as the program names their sources.
+    fn of(evidence: &Evidence, needles: &[(Range<usize>, Option<String>)]) -> Statements {
+        let mut counted = Statements::default();
+        let [_, _, ..] = evidence.answer else { return counted };
+        let ranked = rank(evidence, Ranking::Combined, LIMIT);
+        for (index, part) in evidence.answer.iter().enumerate() {
+            let is_said = |right: &Option<String>| {
+                right.as_ref().is_some_and(|right| part.text.contains(right.as_str()))
+            };
+            let said: Vec<&Range<usize>> =
+                needles.iter().filter(|(_, right)| is_said(right)).map(|(needle, _)| needle).collect();
+            if said.is_empty() {
+                continue;
+            }
+            counted.all += 1;
+            if let Some(source) = ranked.iter().find(|ranked| ranked.parts.contains(&index)) {
+                counted.with_source += 1;
+                counted.right += usize::from(said.iter().any(|needle| holds(source, needle)));
+            }
+        }
+        counted
+    }
+
+    fn add(&mut self, other: &Statements) {
+        self.all += other.all;
+        self.with_source += other.with_source;
+        self.right += other.right;
     }
 }
 
@@ -122,11 +161,15 @@ pub struct SourceShares {
     pub of_right: [Shares; 4],
     /// Shares of the other answers, by ranking: these had their place before their eyes.
     pub of_wrong: [Shares; 4],
+    /// Right sentences of all answers.
+    pub statements: Statements,
 }
 
 impl SourceShares {
     /// The shares of answers with their scores; `None` of none.
     pub fn of<'a>(answers: impl Iterator<Item = (f64, &'a SourceRanks)>) -> Option<SourceShares> {
+        let mut statements = Statements::default();
+        let answers = answers.inspect(|(_, ranks)| statements.add(&ranks.statements));
         let (right, wrong): (Vec<_>, Vec<_>) = answers.partition(|(score, _)| *score >= 1.0);
         let shares = |answers: &[(f64, &SourceRanks)]| {
             let share = |ranking: usize, most: usize| {
@@ -141,6 +184,7 @@ impl SourceShares {
             wrong: wrong.len(),
             of_right: shares(&right),
             of_wrong: shares(&wrong),
+            statements,
         };
         (counted.right + counted.wrong > 0).then_some(counted)
     }

@@ -1,6 +1,7 @@
 //! The texts of the tasks as tokens of a model, with what is asked about them.
 
 use std::collections::BTreeSet;
+use std::iter;
 use std::rc::Rc;
 
 use anyhow::Result;
@@ -120,7 +121,7 @@ impl Source<'_> {
             }
             SourceTask::Alike(task) => (
                 alike::samples(task, options, &self.data, &count),
-                alike::ANSWER_TOKENS,
+                alike::answer_tokens(task),
                 Box::new(move |answer, right| alike::score(task, answer, right)),
             ),
         };
@@ -134,7 +135,12 @@ impl Source<'_> {
             let sample = Sample { answer_prefix: String::new(), ..sample };
             let text = self.text(&sample, limit)?;
             let parts = [&sample.context, &sample.question].map(String::as_str);
-            let Some(told) = Told::new(self.format, &text.document, parts, sample.needles.clone()) else {
+            let needles = sample
+                .needles
+                .iter()
+                .cloned()
+                .zip(sample.references.iter().cloned().map(Some).chain(iter::repeat(None)));
+            let Some(told) = Told::new(self.format, &text.document, parts, needles.collect()) else {
                 return Err(not_as_it_is().into());
             };
             let score = score.clone();
