@@ -94,8 +94,8 @@ pub mod saved {
 /// Where in the documents an answer comes from.
 pub mod sources {
     pub use crate::chat::sources::{
-        AnswerPart, Evidence, NoSources, PaidAttention, Passage, PromptBytes, Ranked, Ranking, Source,
-        Sources, TextPlace, rank, sentences,
+        Evidence, NoSources, PaidAttention, Passage, PromptBytes, Ranked, Ranking, Source, Sources,
+        TextPlace, rank, sentences,
     };
 }
 

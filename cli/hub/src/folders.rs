@@ -29,8 +29,7 @@ fn hugging_face_home() -> Option<PathBuf> {
 
 /// A path in the user's home folder.
 pub fn at_home(path: &str) -> Option<PathBuf> {
-    let home = variable("HOME").or_else(|| variable("USERPROFILE").filter(|_| cfg!(windows)));
-    Some(home?.join(path))
+    Some(env::home_dir().filter(|home| home.is_absolute())?.join(path))
 }
 
 /// A folder that a variable of Hugging Face's programs names: also below the current folder, or `~`.

@@ -3,7 +3,7 @@
 use longhand::outline::{Location, Outline};
 use longhand::saved::SavedChat;
 use longhand::sources::{Passage, Sources};
-use longhand::text::is_terminal_control;
+use longhand::text::{is_terminal_control, split_thinking};
 use longhand::{Chat, EngineError};
 use serde_json::{Value, json};
 
@@ -22,8 +22,6 @@ const MAX_TEXT: usize = 400;
 pub struct AnswerSources {
     /// The best first.
     pub found: Vec<Passage>,
-    /// Sentences of the answer for which the model did not look at the documents.
-    pub without_source: Vec<String>,
     /// Why there are none.
     pub missing: Option<String>,
 }
@@ -35,13 +33,15 @@ impl AnswerSources {
     /// Those of [`Chat::sources`].
     pub fn of_last_answer(app: &App, chat: &mut Chat) -> Result<AnswerSources, EngineError> {
         let sources = app.interrupt.computing(|| chat.sources(LIMIT))?;
-        Ok(AnswerSources::new(&sources, &chat.document_texts(), &chat.document_outlines()))
+        let answer = chat.conversation().last().and_then(|(_, answer)| *answer);
+        Ok(AnswerSources::new(&sources, &chat.document_texts(), &chat.document_outlines(), answer))
     }
 
     /// The sources of an answer of a chat, by its turn, counted from 0. `None` where they were not found out.
     pub fn of_turn(chat: &Chat, turn: usize) -> Option<AnswerSources> {
         let sources = chat.sources_of(turn)?;
-        Some(AnswerSources::new(sources, &chat.document_texts(), &chat.document_outlines()))
+        let (_, answer) = *chat.conversation().get(turn)?;
+        Some(AnswerSources::new(sources, &chat.document_texts(), &chat.document_outlines(), answer))
     }
 
     /// Those of the last answer, where they were found out.
@@ -52,17 +52,15 @@ impl AnswerSources {
     /// The same of a saved conversation.
     pub fn of_saved_turn(saved: &SavedChat, turn: usize) -> Option<AnswerSources> {
         let sources = saved.sources_of(turn)?;
-        Some(AnswerSources::new(sources, &saved.document_texts(), &saved.document_outlines()))
+        let (_, answer) = *saved.turns().get(turn)?;
+        Some(AnswerSources::new(sources, &saved.document_texts(), &saved.document_outlines(), answer))
     }
 
-    /// Sources among these texts and their outlines.
-    fn new(sources: &Sources, texts: &[&str], outlines: &[&Outline]) -> AnswerSources {
-        let found = sources.found.iter().map(|source| Passage::new(source, texts, outlines));
-        AnswerSources {
-            found: found.collect(),
-            without_source: sources.without_source.clone(),
-            missing: sources.missing.map(|why| why.to_string()),
-        }
+    /// Sources of an answer among these texts and their outlines.
+    fn new(sources: &Sources, texts: &[&str], outlines: &[&Outline], answer: Option<&str>) -> AnswerSources {
+        let answer = split_thinking(answer.unwrap_or_default()).1;
+        let found = sources.found.iter().map(|source| Passage::new(source, texts, outlines, answer));
+        AnswerSources { found: found.collect(), missing: sources.missing.map(|why| why.to_string()) }
     }
 
     /// `from: report.pdf p. 12, p. 31; notes.md, Rent`; `None` where nothing is to be said.
@@ -101,8 +99,7 @@ impl AnswerSources {
         }
     }
 
-    /// The sentences with where they stand, one below the other, each with what of the answer comes from there. Then what comes from
-    /// nowhere.
+    /// The sentences with where they stand, one below the other, each with what of the answer comes from there.
     pub fn list(&self) -> String {
         if let Some(why) = &self.missing {
             return format!("{why}\n");
@@ -115,9 +112,7 @@ impl AnswerSources {
             let statements: String = statements.collect();
             format!("{}. {location}{gap}({percent} %)\n   {}\n{statements}", i + 1, shown(source))
         };
-        let without = |said: &String| format!("no source: {}\n", quoted(said));
-        let found = self.found.iter().enumerate().map(source);
-        found.chain(self.without_source.iter().map(without)).collect()
+        self.found.iter().enumerate().map(source).collect()
     }
 
     /// The sources as JSON.
@@ -133,8 +128,7 @@ impl AnswerSources {
             let statements = source.statements.iter().map(|said| format!("  - answer: {}\n", quoted(said)));
             format!("- {location}{colon}{}\n{}", shown(source), statements.collect::<String>())
         };
-        let without = |said: &String| format!("- no source: {}\n", quoted(said));
-        self.found.iter().map(item).chain(self.without_source.iter().map(without)).collect()
+        self.found.iter().map(item).collect()
     }
 }
 
@@ -196,23 +190,22 @@ mod tests {
             Passage { statements, ..source("a.pdf", Some(2), None, 0.9) },
             source("a.pdf", Some(3), None, 0.1),
         ];
-        let without_source = vec!["It is a fair price.".to_owned()];
-        let sources = AnswerSources { found, without_source, missing: None };
+        let sources = AnswerSources { found, missing: None };
         assert_eq!(
             sources.list(),
             "1. a.pdf p. 2 (90 %)\n   The rent.\n   answer: “It costs 900.”\n   answer: “In \u{fffd}[1mRome.”\n\
-             2. a.pdf p. 3 (10 %)\n   The rent.\nno source: “It is a fair price.”\n"
+             2. a.pdf p. 3 (10 %)\n   The rent.\n"
         );
         assert_eq!(
             sources.markdown(),
             "- a.pdf p. 2: The rent.\n  - answer: “It costs 900.”\n  - answer: “In \u{fffd}[1mRome.”\n\
-             - a.pdf p. 3: The rent.\n- no source: “It is a fair price.”\n"
+             - a.pdf p. 3: The rent.\n"
         );
     }
 
     #[test]
     fn the_line_names_pages_and_sections_once() {
-        let line = |found: Vec<Passage>| AnswerSources { found, ..AnswerSources::default() }.line();
+        let line = |found: Vec<Passage>| AnswerSources { found, missing: None }.line();
         let page = |page, weight| source("a.pdf", Some(page), None, weight);
         assert_eq!(
             line(vec![page(12, 0.5), page(31, 0.3), page(12, 0.2)]).as_deref(),

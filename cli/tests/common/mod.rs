@@ -84,7 +84,8 @@ pub fn command(args: &[&str]) -> Command {
     command.args(args).env_remove("NO_COLOR").stdin(Stdio::null());
     command.env("XDG_CACHE_HOME", scratch("cache")).env("XDG_STATE_HOME", scratch("state"));
     // Not the settings and the models of who runs the tests.
-    command.env("HOME", scratch("home")).env("XDG_CONFIG_HOME", scratch("no-config"));
+    command.env("HOME", scratch("home")).env("USERPROFILE", scratch("home"));
+    command.env("XDG_CONFIG_HOME", scratch("no-config"));
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         let is_of_models =

@@ -44,8 +44,8 @@ fn home(name: &str) -> PathBuf {
 fn at(home: &Path, args: &[&str]) -> Command {
     let mut command = command(args);
     command.env("HOME", home).env_remove("XDG_CACHE_HOME").env_remove("XDG_CONFIG_HOME");
-    // Where Windows has settings.
-    command.env("APPDATA", home.join(".config"));
+    // The home folder and the settings of Windows.
+    command.env("USERPROFILE", home).env("APPDATA", home.join(".config"));
     command
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{
     DOCUMENT, Run, command, file, finished, longhand, longhand_with_input, scratch, talking_model,
@@ -107,6 +107,39 @@ fn words_are_found_with_their_pages() {
     let out = chat(&[&many], &["/find boat"]).ok();
     assert!(out.lines().count() == 31 && out.ends_with("the first 30 of 1,000 places\n"), "{out}");
     chat(&[&many], &["/find"]).says(&["error: no words are given\nhint: for example: /find notice period"]);
+}
+
+/// The answer is written by a grammar: the model itself answers in one sentence.
+#[test]
+fn each_sentence_of_an_answer_has_its_own_source() {
+    let said = [
+        "Mary's favorite number is 34251.",
+        "Carol's favorite number is 91827.",
+        "Here you are: all of that.",
+    ];
+    let document = file(
+        "statements.txt",
+        format!("The garden is green. {} It rained for a week. {} The boat sank.", said[1], said[0]),
+    );
+    let grammar =
+        file("statements.lark", format!("start: \"{}\\n\\n1. {} {}\"\n", said[2], said[0], said[1]));
+    let run = |flags: &[&str]| {
+        longhand(&[&["ask", "-f", &document, "--grammar-file", &grammar, NUMBER], flags].concat())
+    };
+    let answer = run(&["--json"]).json()["answers"][0].clone();
+    let sources = answer["sources"].as_array().expect("an array");
+    for (text, statement) in [(said[0], format!("1. {}", said[0])), (said[1], said[1].to_owned())] {
+        let source = sources.iter().find(|source| source["text"] == text).expect("a source");
+        assert_eq!(source["statements"], json!([statement]), "{answer}");
+    }
+    let all: usize =
+        sources.iter().map(|source| source["statements"].as_array().expect("an array").len()).sum();
+    assert_eq!(all, 2, "{answer}");
+    let listed = run(&["--sources"]).stderr;
+    assert!(listed.contains(&format!("   {}\n   answer: “{}”\n", said[1], said[1])), "{listed}");
+    // An answer of one sentence has a list of sources alone.
+    let one = longhand(&["ask", "--json", "-f", &document, NUMBER]).json();
+    assert_eq!(one["answers"][0]["sources"][0]["statements"], json!([]));
 }
 
 #[test]

@@ -227,6 +227,11 @@ fn saved_conversations_have_the_sources_of_their_answers() {
         saved.restore(&engine, ChatOptions::default())
     };
     let source = |part: usize, start: usize, end: usize, weight: f64| json!({ "part": part, "range": { "start": start, "end": end }, "weight": weight });
+    let with_statements = |n: usize| {
+        let mut source = source(0, 0, 3, 0.5);
+        source["statements"] = json!(vec![json!({ "start": 0, "end": 2 }); n]);
+        source
+    };
     let text = document();
     assert!(text.is_char_boundary(3) && text.len() < 10_000);
     for forged in [
@@ -237,7 +242,7 @@ fn saved_conversations_have_the_sources_of_their_answers() {
         json!({ "found": [source(0, 0, 3, -0.5)] }),
         json!({ "found": [source(0, 0, 3, 1e300)] }),
         json!({ "found": vec![source(0, 0, 3, 0.01); 33] }),
-        json!({ "found": [], "without_source": vec!["It rained."; 33] }),
+        json!({ "found": [with_statements(25)] }),
         json!({ "found": [], "missing": "why not" }),
         json!({ "found": 7 }),
     ] {
@@ -246,6 +251,15 @@ fn saved_conversations_have_the_sources_of_their_answers() {
             .unwrap_or_else(|| panic!("{forged}"));
         assert!(matches!(error, EngineError::SavedChat { .. }), "{forged}: {error}");
     }
+    std::fs::write(
+        &path,
+        with_record(&bytes, &|record| {
+            record["conversation"]["turns"][0]["sources"] = json!({ "found": [with_statements(24)] });
+        }),
+    )
+    .expect("written");
+    let saved = SavedChat::open(&path).expect("a conversation");
+    assert_eq!(saved.sources_of(0).expect("sources").found[0].statements, vec![0..2; 24]);
     // Files of earlier versions have none.
     let old = open(&|record| {
         let turn = &mut record["conversation"]["turns"][0];

@@ -78,16 +78,14 @@ impl Whole {
 
 /// Fields that say where an answer comes from, if that was asked for. `not_in_documents` is of its text, in bytes.
 pub(super) fn sources(answer: &Answer) -> Value {
-    let Some(AnswerSources { found, without_source, missing, absent }) = &answer.sources else {
-        return json!({});
-    };
+    let Some(AnswerSources { found, missing, absent }) = &answer.sources else { return json!({}) };
     let absent = absent.as_ref().map(|absent| {
         let part = |(Absent { kind, range }, text): &(Absent, String)| {
             json!({"text": text, "kind": kind.name(), "start": range.start, "end": range.end})
         };
         absent.iter().map(part).collect::<Value>()
     });
-    let mut fields = json!({"sources": found, "without_source": without_source, "not_in_documents": absent});
+    let mut fields = json!({"sources": found, "not_in_documents": absent});
     if let Some(why) = missing {
         fields["no_sources"] = why.as_str().into();
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhand::gguf::Tokenizer;
-use longhand::sources::{Passage, Sources};
+use longhand::sources::Passage;
 use longhand::{EngineError, Message, Session};
 use lookup::absent::{Absent, Known};
 
@@ -25,8 +25,6 @@ pub(crate) struct SourceSearch {
 pub(crate) struct AnswerSources {
     /// The best first.
     pub found: Vec<Passage>,
-    /// Sentences of the answer for which the model did not look at the documents.
-    pub without_source: Vec<String>,
     /// Why there are none.
     pub missing: Option<String>,
     /// Parts of its text that stand in no document and no message; `None` where there are no documents.
@@ -72,17 +70,16 @@ impl SourceSearch {
     ) -> Result<AnswerSources, EngineError> {
         let (document, outline) = (self.documents.text(), self.documents.outline());
         let answer = tokens..session.tokens().len();
-        let sources = session.sources(tokenizer, &[document], &self.question, answer, LIMIT);
-        let (sources, missing) = match sources.map(|sources| sources.shown_as(text)) {
-            Ok(sources) => (sources.clone(), sources.missing.map(|why| why.to_string())),
+        let said = [&self.question, text];
+        let (found, missing) = match session.sources(tokenizer, &[document], said, answer, LIMIT) {
+            Ok(sources) => (sources.found, sources.missing.map(|why| why.to_string())),
             Err(error) if error.is_interrupt() => return Err(error),
-            Err(error) => (Sources::default(), Some(error.to_string())),
+            Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        let found =
-            sources.found.iter().map(|source| Passage::new(source, &[document], &[outline])).collect();
+        let found = found.iter().map(|source| Passage::new(source, &[document], &[outline], text)).collect();
         let with_text = |absent: Absent| (absent.clone(), text[absent.range].to_owned());
         let absent = || self.known.absent_from(text).into_iter().map(with_text).collect();
         let absent = (!document.is_empty()).then(absent);
-        Ok(AnswerSources { found, without_source: sources.without_source, missing, absent })
+        Ok(AnswerSources { found, missing, absent })
     }
 }

@@ -25,6 +25,18 @@ fn check(answer: &Value) {
 }
 
 #[test]
+fn sources_say_what_of_an_answer_comes_from_them() {
+    let definition = format!("start: \"That is known. {FACT}\"");
+    let shape = json!({"type": "grammar", "syntax": "lark", "definition": definition});
+    let asked = with(with(question(QUESTION), "sources", true), "response_format", shape);
+    let answer = server().chat(&asked).json()["choices"][0].clone();
+    let sources = answer["sources"].as_array().expect("an array").iter();
+    let found = sources.filter(|source| source["statements"] != json!([])).collect::<Vec<_>>();
+    assert_eq!(found.len(), 1, "{answer}");
+    assert_eq!((&found[0]["text"], &found[0]["statements"]), (&json!(FACT), &json!([FACT])));
+}
+
+#[test]
 fn each_interface_says_where_an_answer_comes_from() {
     let server = server();
     let asked = with(question(QUESTION), "sources", true);

@@ -381,8 +381,6 @@ impl Asked {
             let object = || {
                 let mut object = answer_object(question, reading, &answer);
                 object["sources"] = sources.as_ref().map_or(Value::Null, AnswerSources::json);
-                object["without_source"] =
-                    sources.as_ref().map_or(Value::Null, |sources| json!(sources.without_source));
                 if let Some(why) = sources.as_ref().and_then(|sources| sources.missing.as_ref()) {
                     object["no_sources"] = why.as_str().into();
                 }

@@ -302,10 +302,8 @@ fn export(app: &App, saved: &SavedChat, json: bool) -> Result<()> {
             .iter()
             .enumerate()
             .map(|(turn, (question, answer))| {
-                let sources = AnswerSources::of_saved_turn(saved, turn);
-                let without_source = sources.as_ref().map(|sources| &sources.without_source);
-                let found = sources.as_ref().map(AnswerSources::json);
-                json!({ "question": question, "answer": answer, "sources": found, "without_source": without_source })
+                let sources = AnswerSources::of_saved_turn(saved, turn).map(|sources| sources.json());
+                json!({ "question": question, "answer": answer, "sources": sources })
             })
             .collect();
         return app.console.print_json(&value);

@@ -4,25 +4,25 @@
 //! in the conversation, and what was paid to them is added up by sentence. Words of question and answer help to order the
 //! sentences. `sentences` and `rank` are functions of texts and numbers only.
 
-mod answer;
 mod passage;
 mod places;
 mod rank;
 mod sentences;
+mod statements;
 
 use std::fmt;
 use std::ops::Range;
 
-pub use self::answer::AnswerPart;
 pub use self::passage::Passage;
 pub use self::places::{PromptBytes, TextPlace};
 pub use self::rank::{Evidence, Ranked, Ranking, rank};
 pub use self::sentences::sentences;
+pub use self::statements::Statement;
 pub use crate::session::attention::PaidAttention;
 use models::tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 
-use self::answer::{MAX_PARTS, WrittenAnswer};
+use self::statements::{MAX_STATEMENTS, WrittenAnswer};
 use super::documents::Attachment;
 use super::{Chat, Preamble};
 use crate::session::text::split_thinking;
@@ -41,9 +41,9 @@ pub struct Source {
     pub range: Range<usize>,
     /// How much speaks for it, as a share of all sources, from 0 to 1.
     pub weight: f32,
-    /// Sentences of the answer that come from here, where the answer has several.
+    /// Sentences of the answer that come from here, where it has several: bytes of the answer without thoughts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub statements: Vec<String>,
+    pub statements: Vec<Range<usize>>,
 }
 
 /// Where an answer comes from.
@@ -51,10 +51,6 @@ pub struct Source {
 pub struct Sources {
     /// The sources, the best first.
     pub found: Vec<Source>,
-    /// Sentences of the answer for which the model did not look at the documents, where the answer has several. They may be right,
-    /// or made up.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub without_source: Vec<String>,
     /// Why there are none, where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<NoSources>,
@@ -88,7 +84,7 @@ impl fmt::Display for NoSources {
 
 impl From<NoSources> for Sources {
     fn from(reason: NoSources) -> Sources {
-        Sources { missing: Some(reason), ..Sources::default() }
+        Sources { found: Vec::new(), missing: Some(reason) }
     }
 }
 
@@ -100,18 +96,7 @@ impl Sources {
                 && (0.0..=1.0).contains(&source.weight)
         };
         let statements = self.found.iter().map(|source| source.statements.len()).sum::<usize>();
-        self.found.len() <= MAX_KEPT
-            && self.found.iter().all(is_of)
-            && statements + self.without_source.len() <= MAX_PARTS
-    }
-
-    /// The same for an answer that is shown as this text: what was thought before it, and what is written without being shown,
-    /// makes no statements.
-    pub fn shown_as(mut self, answer: &str) -> Sources {
-        let is_shown = |statement: &String| answer.contains(statement.as_str());
-        self.found.iter_mut().for_each(|source| source.statements.retain(is_shown));
-        self.without_source.retain(is_shown);
-        self
+        self.found.len() <= MAX_KEPT && self.found.iter().all(is_of) && statements <= MAX_STATEMENTS
     }
 }
 
@@ -174,13 +159,12 @@ impl Chat {
             return Ok(NoSources::NotRecorded.into());
         };
         let answer = turn.answer..self.timeline.len();
-        let question = self.last_question().unwrap_or_default().to_owned();
+        let conversation = self.conversation();
+        let (question, shown) = conversation.last().copied().unwrap_or_default();
+        let said = [question, split_thinking(shown.unwrap_or_default()).1].map(str::to_owned);
         let Chat { session, format, preamble, attachments, .. } = self;
         let texts = texts_of(preamble, attachments);
-        let sources = session.sources(format.tokenizer(), &texts, &question, answer, limit)?;
-        let conversation = self.conversation();
-        let shown = conversation.last().and_then(|(_, answer)| *answer).unwrap_or_default();
-        Ok(sources.shown_as(split_thinking(shown).1))
+        session.sources(format.tokenizer(), &texts, said.each_ref().map(String::as_str), answer, limit)
     }
 
     /// The text of a source; empty for a source of another conversation.
@@ -207,10 +191,11 @@ fn texts_of<'a>(preamble: &'a Preamble, attachments: &'a [Attachment]) -> Vec<&'
 }
 
 impl Session {
-    /// Where in `texts` an answer to `question` comes from that has the positions `answer`, in tokens: the first `limit`
-    /// sentences, and those that a statement of the answer comes from, the best first. The session may lack the last of these positions. The texts stand in the session in this
-    /// order, before the answer; those that do not are left out. Nothing is found without [`Session::record_attention`]. What
-    /// was recorded before the answer is forgotten.
+    /// Where in `texts` an answer comes from: the first `limit` sentences, and those that a statement of the answer comes from,
+    /// the best first. `said`: the question, and the answer as it is shown. `answer`: its positions, in tokens, with what was
+    /// written before it and is not shown. The session may lack the last of them. The texts stand in the session in this order,
+    /// before the answer; those that do not are left out. Nothing is found without [`Session::record_attention`]. What was
+    /// recorded before the answer is forgotten.
     ///
     /// [`Chat::sources`] does this for conversations.
     ///
@@ -220,7 +205,7 @@ impl Session {
         &mut self,
         tokenizer: &Tokenizer,
         texts: &[&str],
-        question: &str,
+        said: [&str; 2],
         answer: Range<usize>,
         limit: usize,
     ) -> Result<Sources, EngineError> {
@@ -237,8 +222,8 @@ impl Session {
         };
         let from = first.first_token;
         let to = from..last.first_token + last.token_ends.len();
-        let mut said = match self.answer_parts(tokenizer, question, answer, to)? {
-            Some(said) => said,
+        let mut statements = match self.statements(tokenizer, said, answer, to)? {
+            Some(statements) => statements,
             None if self.has_recorded_layers() => return Ok(NoSources::NotRecorded.into()),
             None => return Ok(NoSources::NoHeads.into()),
         };
@@ -251,58 +236,57 @@ impl Session {
             text += "\n\n";
             token_ends.extend(place.token_ends.iter().map(|end| start + end));
         }
-        for AnswerPart { attention, .. } in &mut said {
+        for Statement { attention, .. } in &mut statements {
             let of_place = |(_, place): &(usize, TextPlace)| {
                 attention[place.first_token - from..][..place.token_ends.len()].to_vec()
             };
             *attention = places.iter().flat_map(of_place).collect();
         }
-        let evidence = Evidence { text: &text, token_ends: &token_ends, question, answer: &said };
+        let [question, answer] = said;
+        let evidence =
+            Evidence { text: &text, token_ends: &token_ends, question, answer, statements: &statements };
         let ranked = rank(&evidence, Ranking::Combined, limit);
         if ranked.is_empty() && limit > 0 {
             return Ok(NoSources::NothingAttended.into());
         }
-        let source = |Ranked { range, weight, parts }: Ranked| {
-            let part = starts.partition_point(|(start, _)| *start <= range.start) - 1;
+        let source = |ranked: Ranked| {
+            let part = starts.partition_point(|(start, _)| *start <= ranked.range.start) - 1;
             let (start, part) = starts[part];
-            let statements = parts.iter().map(|index| said[*index].text.clone()).collect();
-            Source { part, range: range.start - start..range.end - start, weight, statements }
+            Source {
+                part,
+                range: ranked.range.start - start..ranked.range.end - start,
+                weight: ranked.weight,
+                statements: ranked.statements.iter().map(|index| statements[*index].range.clone()).collect(),
+            }
         };
-        let mut sources = Sources { found: ranked.into_iter().map(source).collect(), ..Sources::default() };
-        if said.len() > 1 {
-            let asked = rank::words(question).collect();
-            let from_nowhere = said.iter().filter(|part| part.is_from_nowhere(&asked));
-            sources.without_source = from_nowhere.map(|part| part.text.clone()).collect();
-        }
-        Ok(sources)
+        Ok(Sources { found: ranked.into_iter().map(source).collect(), missing: None })
     }
 
-    /// What each part of an answer to `question` paid to the tokens at the positions `to`, those of a text, as
-    /// [`Session::attention_paid`] tells it. `answer`: its positions, of which the session may lack the last.
+    /// The statements of an answer, and what each paid to the tokens at the positions `to`, those of a text, as
+    /// [`Session::attention_paid`] tells it. `said` and `answer` as for [`Session::sources`].
     ///
     /// # Errors
     /// Where the computation fails or is interrupted, or there is no memory for it.
-    pub fn answer_parts(
+    pub fn statements(
         &mut self,
         tokenizer: &Tokenizer,
-        question: &str,
+        [question, shown]: [&str; 2],
         answer: Range<usize>,
         to: Range<usize>,
-    ) -> Result<Option<Vec<AnswerPart>>, EngineError> {
+    ) -> Result<Option<Vec<Statement>>, EngineError> {
         let tokens = self.tokens();
         let written = &tokens[answer.start.min(tokens.len())..answer.end.min(tokens.len())];
-        let written = WrittenAnswer::new(tokenizer, written);
-        let parts = written.parts();
+        let written = WrittenAnswer::new(tokenizer, written, shown);
+        let statements = written.statements();
         // The first token of the answer is chosen with the last one of the question.
         let before = answer.start.saturating_sub(1);
-        let begins = parts.iter().map(|(_, tokens)| before + tokens.start);
+        let begins = statements.iter().map(|(_, tokens)| before + tokens.start);
         let by: Vec<usize> = begins.chain([answer.end]).collect();
         let paid = self.attention_paid(&by, to, &written.token_weights(question))?;
-        let part = |((text, _), PaidAttention { paid, share }): ((&str, _), _)| AnswerPart {
-            text: text.to_owned(),
-            attention: paid,
-            share,
+        let statement = |((range, _), paid): (_, PaidAttention)| {
+            let PaidAttention { paid: attention, share } = paid;
+            Statement { range, attention, share }
         };
-        Ok(paid.map(|paid| parts.into_iter().zip(paid).map(part).collect()))
+        Ok(paid.map(|paid| statements.into_iter().zip(paid).map(statement).collect()))
     }
 }

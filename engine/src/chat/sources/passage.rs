@@ -19,9 +19,10 @@ use super::Source;
 ///
 /// let mut outline = Outline::default();
 /// outline.push(0, Begins::Document("boat.txt".into()));
-/// let source = Source { part: 0, range: 10..18, weight: 0.5, statements: Vec::new() };
-/// let passage = Passage::new(&source, &["It rains. It sank. It rests."], &[&outline]);
+/// let source = Source { part: 0, range: 10..18, weight: 0.5, statements: vec![0..10] };
+/// let passage = Passage::new(&source, &["It rains. It sank. It rests."], &[&outline], "It is sunk. Why?");
 /// assert_eq!((passage.document.as_deref(), passage.text.as_str()), (Some("boat.txt"), "It sank."));
+/// assert_eq!(passage.statements, ["It is sunk"]);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Passage {
@@ -44,11 +45,13 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// A source in one of these texts, by their outlines.
-    pub fn new(source: &Source, texts: &[&str], outlines: &[&Outline]) -> Passage {
+    /// A source of this answer, without thoughts, in one of these texts, by their outlines.
+    pub fn new(source: &Source, texts: &[&str], outlines: &[&Outline], answer: &str) -> Passage {
         let text = texts.get(source.part).copied().unwrap_or_default();
         let outline = outlines.get(source.part);
         let location = outline.map(|outline| outline.location(text, source.range.start)).unwrap_or_default();
+        let statements = source.statements.iter().filter_map(|range| answer.get(range.clone()));
+        let statements = statements.filter(|statement| !statement.is_empty());
         Passage {
             part: source.part,
             range: source.range.clone(),
@@ -57,7 +60,7 @@ impl Passage {
             section: location.section.map(str::to_owned),
             text: text.get(source.range.clone()).unwrap_or_default().to_owned(),
             weight: source.weight,
-            statements: source.statements.clone(),
+            statements: statements.map(str::to_owned).collect(),
         }
     }
 

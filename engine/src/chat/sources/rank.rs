@@ -5,16 +5,16 @@ use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::answer::{AnswerPart, tells};
 use super::sentences::sentences;
+use super::statements::{Statement, tells};
 
 /// BM25's saturation of repeated words, and how much the length of a sentence counts (Robertson and Zaragoza 2009).
 const BM25: (f64, f64) = (1.2, 0.75);
 
 /// Sentences with a smaller share of the attention are no sources: heads look a little at many tokens.
 const MIN_PAID: f64 = 0.02;
-/// The best sentence for a part of an answer is its source with a share of the attention from here on.
-const MIN_OF_PART: f64 = 0.1;
+/// The best sentence for a statement is its source with a share of its attention from here on.
+const MIN_OF_SOURCE: f64 = 0.1;
 /// What a word of the question counts for a sentence that has it, and for those that are one, two and three sentences away.
 const NEAR: [f64; 4] = [1.0, 0.9, 0.8, 0.7];
 /// What is added to a sentence's share of new words, where the best has 1: they at most double what it counts. The only new
@@ -26,15 +26,15 @@ const NOT_ASKED: f64 = 0.3;
 /// What is known of where an answer comes from.
 ///
 /// ```
-/// use longhand::sources::{AnswerPart, Evidence, Ranking, rank};
+/// use longhand::sources::{Evidence, Ranking, Statement, rank};
 ///
 /// let text = "It rained. Mary's favorite number is 34251. The boat sank.";
-/// let answer = |attention| [AnswerPart { text: "34251".to_owned(), attention, share: 0.9 }];
-/// let question = "What is Mary's favorite number?";
-/// let words = Evidence { text, question, answer: &answer(Vec::new()), ..Evidence::default() };
+/// let (question, answer) = ("What is Mary's favorite number?", "34251");
+/// let words = Evidence { text, question, answer, ..Evidence::default() };
 /// assert_eq!(&text[rank(&words, Ranking::Bm25, 1)[0].range.clone()], "Mary's favorite number is 34251.");
 /// // Three tokens, of which the last one is looked at.
-/// let evidence = Evidence { token_ends: &[10, 43, 58], answer: &answer(vec![0.0, 0.1, 0.9]), ..words };
+/// let statements = [Statement { range: 0..answer.len(), attention: vec![0.0, 0.1, 0.9], share: 0.9 }];
+/// let evidence = Evidence { token_ends: &[10, 43, 58], statements: &statements, ..words };
 /// let ranked = rank(&evidence, Ranking::Attention, 2);
 /// assert_eq!(&text[ranked[0].range.clone()], "The boat sank.");
 /// assert!(ranked[0].weight > ranked[1].weight);
@@ -47,8 +47,10 @@ pub struct Evidence<'a> {
     pub token_ends: &'a [usize],
     /// What was asked.
     pub question: &'a str,
-    /// What the model has answered, and what it has looked at.
-    pub answer: &'a [AnswerPart],
+    /// What the model has answered.
+    pub answer: &'a str,
+    /// The sentences of the answer, and what the model looked at; empty where that is not known.
+    pub statements: &'a [Statement],
 }
 
 /// How sentences are ranked.
@@ -56,8 +58,8 @@ pub struct Evidence<'a> {
 pub enum Ranking {
     /// Those with at least 2 % of the attention, ordered by attention and words. What counts is the fourth root of the share,
     /// multiplied by two factors. One is BM25 of the answer's words that the question does not have, without yes and no. The other is words of
-    /// the question in the sentence or near it. An answer in several parts may come from several places: then attention
-    /// alone counts, and each part's best sentence is told.
+    /// the question in the sentence or near it. An answer of several statements may come from several places. There attention
+    /// alone orders them, and the three factors tell which is the source of each statement.
     #[default]
     Combined,
     /// By the attention that the answer paid to their tokens.
@@ -75,47 +77,46 @@ pub struct Ranked {
     pub range: Range<usize>,
     /// Its share of all that speaks for any sentence, from 0 to 1.
     pub weight: f32,
-    /// The parts of the answer that paid most attention to it, by their indexes, where the answer has several parts and
+    /// The statements of the answer that come from it, by their indexes, where the answer has several and
     /// [`Ranking::Combined`] ranks.
-    pub parts: Vec<usize>,
+    pub statements: Vec<usize>,
 }
 
-/// The sentences that an answer comes from, the best first: the first `limit`, and the best ones of an answer's parts. Sentences
-/// for which nothing speaks are left out. Of equal ones the first in the text comes first.
+/// The sentences that an answer comes from, the best first: the first `limit`, and those that are the source of a statement.
+/// Sentences for which nothing speaks are left out. Of equal ones the first in the text comes first.
 pub fn rank(evidence: &Evidence, ranking: Ranking, limit: usize) -> Vec<Ranked> {
     let sentences = sentences(evidence.text);
-    let (scores, best_of) = match (ranking, evidence.answer) {
-        (Ranking::Attention, _) => (attention(evidence, &sentences), Vec::new()),
-        (Ranking::CommonWords, _) => (common_words(evidence, &sentences), Vec::new()),
-        (Ranking::Bm25, _) => (bm25(evidence, &sentences), Vec::new()),
-        (Ranking::Combined, [part]) => (combined(part, evidence, &sentences), Vec::new()),
-        (Ranking::Combined, _) => combined_of_parts(evidence, &sentences),
+    let (scores, mut statements) = match ranking {
+        Ranking::Attention => (attention(evidence, &sentences), Vec::new()),
+        Ranking::CommonWords => (common_words(evidence, &sentences), Vec::new()),
+        Ranking::Bm25 => (bm25(evidence, &sentences), Vec::new()),
+        Ranking::Combined => combined(evidence, &sentences),
     };
     let all: f64 = scores.iter().sum();
     let mut order: Vec<usize> = (0..sentences.len()).filter(|index| scores[*index] > 0.0).collect();
     order.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]));
     let ranked = |(rank, index): (usize, usize)| {
-        let parts = best_of.get(index).cloned().unwrap_or_default();
-        let weight = (scores[index] / all) as f32;
-        (rank < limit || !parts.is_empty()).then(|| Ranked { range: sentences[index].clone(), weight, parts })
+        let statements = statements.get_mut(index).map(std::mem::take).unwrap_or_default();
+        let (range, weight) = (sentences[index].clone(), (scores[index] / all) as f32);
+        (rank < limit || !statements.is_empty()).then_some(Ranked { range, weight, statements })
     };
     order.into_iter().enumerate().filter_map(ranked).collect()
 }
 
 fn attention(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
     let mut scores = vec![0.0; sentences.len()];
-    for part in evidence.answer {
-        let paid = paid_by(part, evidence.token_ends, sentences);
+    for statement in evidence.statements {
+        let paid = paid_by(statement, evidence.token_ends, sentences);
         scores.iter_mut().zip(paid).for_each(|(score, paid)| *score += paid);
     }
     scores
 }
 
-/// What a part of the answer paid to the tokens of each sentence. A token belongs to the sentence that its last byte is in.
-fn paid_by(part: &AnswerPart, token_ends: &[usize], sentences: &[Range<usize>]) -> Vec<f64> {
+/// What a statement paid to the tokens of each sentence. A token belongs to the sentence that its last byte is in.
+fn paid_by(statement: &Statement, token_ends: &[usize], sentences: &[Range<usize>]) -> Vec<f64> {
     let mut scores = vec![0.0; sentences.len()];
     let mut sentence = 0;
-    for (end, paid) in token_ends.iter().zip(&part.attention) {
+    for (end, paid) in token_ends.iter().zip(&statement.attention) {
         while sentences.get(sentence).is_some_and(|range| range.end < *end) {
             sentence += 1;
         }
@@ -128,7 +129,7 @@ fn paid_by(part: &AnswerPart, token_ends: &[usize], sentences: &[Range<usize>]) 
 }
 
 fn common_words(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
-    let answer: HashSet<String> = answer_words(evidence).collect();
+    let answer: HashSet<String> = words(evidence.answer).collect();
     let common = |range: &Range<usize>| {
         let found: HashSet<String> =
             words(&evidence.text[range.clone()]).filter(|word| answer.contains(word)).collect();
@@ -138,47 +139,68 @@ fn common_words(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
 }
 
 fn bm25(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
-    let query: HashSet<String> = words(evidence.question).chain(answer_words(evidence)).collect();
+    let query: HashSet<String> = words(evidence.question).chain(words(evidence.answer)).collect();
     FoundWords::new(&query, evidence.text, sentences).bm25(&query)
 }
 
-/// Of an answer in one part: by attention and words.
-fn combined(part: &AnswerPart, evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
-    let paid = paid_by(part, evidence.token_ends, sentences);
-    let all: f64 = paid.iter().sum();
-    let asked: HashSet<String> = words(evidence.question).collect();
-    let said: HashSet<String> = words(&part.text).filter(|word| tells(word, &asked)).collect();
-    let query: HashSet<String> = asked.union(&said).cloned().collect();
-    let found = FoundWords::new(&query, evidence.text, sentences);
-    let (says, is_about) = (beside_best(found.bm25(&said)), beside_best(found.near(&asked)));
-    let score = |(paid, (says, is_about)): (f64, (f64, f64))| {
-        let share = if paid > 0.0 && paid >= MIN_PAID * all { paid / all } else { 0.0 };
-        share.powf(0.25) * (says + NO_NEW_WORDS) * (is_about + NOT_ASKED)
-    };
-    paid.into_iter().zip(says.into_iter().zip(is_about)).map(score).collect()
+/// By attention and words: of a statement, for each sentence.
+struct Combined<'a> {
+    evidence: &'a Evidence<'a>,
+    sentences: &'a [Range<usize>],
+    asked: &'a HashSet<String>,
+    found: FoundWords<'a>,
+    /// How many words of the question are near each sentence, beside the best.
+    is_about: Vec<f64>,
 }
 
-/// Of an answer in several parts, which may come from several places: by attention. Also returns for which parts a sentence is
-/// the best one; there may be none for a part.
-fn combined_of_parts(evidence: &Evidence, sentences: &[Range<usize>]) -> (Vec<f64>, Vec<Vec<usize>>) {
-    let mut scores = vec![0.0; sentences.len()];
-    let mut best_of = vec![Vec::new(); sentences.len()];
-    for (number, part) in evidence.answer.iter().enumerate() {
-        let paid = paid_by(part, evidence.token_ends, sentences);
-        let best = (0..paid.len()).rev().max_by(|one, other| paid[*one].total_cmp(&paid[*other]));
-        let least = MIN_OF_PART * paid.iter().sum::<f64>();
-        if let Some(best) = best.filter(|best| part.is_from_documents() && paid[*best] >= least) {
-            best_of[best].push(number);
-        }
-        scores.iter_mut().zip(paid).for_each(|(score, paid)| *score += paid);
+impl Combined<'_> {
+    fn scores(&self, statement: &Statement) -> Vec<f64> {
+        let paid = paid_by(statement, self.evidence.token_ends, self.sentences);
+        let all: f64 = paid.iter().sum();
+        let text = self.evidence.answer.get(statement.range.clone()).unwrap_or_default();
+        let said: HashSet<String> = words(text).filter(|word| tells(word, self.asked)).collect();
+        let says = beside_best(self.found.bm25(&said));
+        let score = |(paid, (says, is_about)): (f64, (f64, &f64))| {
+            let share = if paid > 0.0 && paid >= MIN_PAID * all { paid / all } else { 0.0 };
+            share.powf(0.25) * (says + NO_NEW_WORDS) * (is_about + NOT_ASKED)
+        };
+        paid.into_iter().zip(says.into_iter().zip(&self.is_about)).map(score).collect()
     }
+
+    /// The sentence that a statement comes from, if it comes from one.
+    fn source(&self, statement: &Statement) -> Option<usize> {
+        if !statement.is_copied() {
+            return None;
+        }
+        let scores = self.scores(statement);
+        let best = (0..scores.len()).rev().max_by(|one, other| scores[*one].total_cmp(&scores[*other]))?;
+        let paid = paid_by(statement, self.evidence.token_ends, self.sentences);
+        (paid[best] >= MIN_OF_SOURCE * paid.iter().sum::<f64>()).then_some(best)
+    }
+}
+
+/// The scores of sentences, and where an answer has several statements, those for which each is the source.
+fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> (Vec<f64>, Vec<Vec<usize>>) {
+    let asked: HashSet<String> = words(evidence.question).collect();
+    let query: HashSet<String> = asked.iter().cloned().chain(words(evidence.answer)).collect();
+    let found = FoundWords::new(&query, evidence.text, sentences);
+    let is_about = beside_best(found.near(&asked));
+    let combined = Combined { evidence, sentences, asked: &asked, found, is_about };
+    if let [statement] = evidence.statements {
+        return (combined.scores(statement), Vec::new());
+    }
+    let mut sources = vec![Vec::new(); sentences.len()];
+    for (index, statement) in evidence.statements.iter().enumerate() {
+        combined.source(statement).into_iter().for_each(|source| sources[source].push(index));
+    }
+    let mut scores = attention(evidence, sentences);
     let least = MIN_PAID * scores.iter().sum::<f64>();
-    for (score, best_of) in scores.iter_mut().zip(&best_of) {
-        if *score < least && best_of.is_empty() {
+    for (score, of) in scores.iter_mut().zip(&sources) {
+        if *score < least && of.is_empty() {
             *score = 0.0;
         }
     }
-    (scores, best_of)
+    (scores, sources)
 }
 
 /// Scores of which the best is 1; those that are all 0 stay so.
@@ -259,11 +281,6 @@ impl<'q> FoundWords<'q> {
     }
 }
 
-/// The words of an answer in small letters.
-fn answer_words(evidence: &Evidence) -> impl Iterator<Item = String> {
-    evidence.answer.iter().flat_map(|part| words(&part.text))
-}
-
 /// The words of a text in small letters.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
     text.unicode_words().map(str::to_lowercase)
@@ -284,8 +301,9 @@ mod tests {
         let all = sentences(TEXT);
         let token_ends: Vec<usize> = all.iter().map(|sentence| sentence.end).collect();
         assert_eq!(paid.len(), all.len());
-        let answer = [AnswerPart { text: answer.to_owned(), attention: paid.to_vec(), share: 0.9 }];
-        let evidence = Evidence { text: TEXT, token_ends: &token_ends, question, answer: &answer };
+        let statements = [Statement { range: 0..answer.len(), attention: paid.to_vec(), share: 0.1 }];
+        let evidence =
+            Evidence { text: TEXT, token_ends: &token_ends, question, answer, statements: &statements };
         let ranked = rank(&evidence, Ranking::Combined, 3);
         ranked
             .iter()
@@ -310,45 +328,51 @@ mod tests {
         let text = "The pool is heated with wood. It rained. No boat came. It rained. It rained. It rained.";
         let token_ends: Vec<usize> = sentences(text).iter().map(|sentence| sentence.end).collect();
         let question = "Is the pool heated with oil?";
-        let answer = [AnswerPart {
-            text: "No, the pool is heated with wood.".to_owned(),
-            attention: vec![0.5, 0.0, 0.5, 0.0, 0.0, 0.0],
-            share: 0.9,
-        }];
-        let evidence = Evidence { text, token_ends: &token_ends, question, answer: &answer };
+        let answer = "No, the pool is heated with wood.";
+        let attention = vec![0.5, 0.0, 0.5, 0.0, 0.0, 0.0];
+        let statements = [Statement { range: 0..answer.len(), attention, share: 0.9 }];
+        let evidence = Evidence { text, token_ends: &token_ends, question, answer, statements: &statements };
         let ranked = rank(&evidence, Ranking::Combined, 1);
         assert_eq!(&text[ranked[0].range.clone()], "The pool is heated with wood.");
     }
 
-    /// Words of a request to sum up may stand anywhere.
     #[test]
-    fn each_part_of_an_answer_has_a_source_of_its_own() {
+    fn each_statement_has_a_source_of_its_own() {
         let all = sentences(TEXT);
         let token_ends: Vec<usize> = all.iter().map(|sentence| sentence.end).collect();
-        let part = |text: &str, looked_at: &[(usize, f32)], share| {
+        let everywhere: Vec<(usize, f32)> = (0..15).map(|sentence| (sentence, 1.0)).collect();
+        let said = [
+            ("", &[(5, 8.0)][..], 0.9), // thoughts
+            ("Here are two bridges.", &[(2, 0.1), (3, 0.1)], 0.1),
+            ("Aldmoor has one since 1784.", &[(1, 6.0), (7, 4.0)], 0.5),
+            ("So has Penridge, since 1871.", &[(7, 9.0), (1, 1.0)], 0.5),
+            ("All villages lie on rivers.", &everywhere, 0.5),
+            ("It rained in Norwell.", &[(11, 0.3)], 0.5),
+        ];
+        let (mut answer, mut statements) = (String::new(), Vec::new());
+        for (text, looked_at, share) in said {
+            let start = answer.len();
+            answer += text;
             let mut attention = vec![0.0; all.len()];
             looked_at.iter().for_each(|(sentence, paid)| attention[*sentence] = *paid);
-            AnswerPart { text: text.to_owned(), attention, share }
+            statements.push(Statement { range: start..answer.len(), attention, share });
+        }
+        let evidence = Evidence {
+            text: TEXT,
+            token_ends: &token_ends,
+            question: "Which bridges are there?",
+            answer: &answer,
+            statements: &statements,
         };
-        let everywhere: Vec<(usize, f32)> = (0..15).map(|sentence| (sentence, 1.0)).collect();
-        let answer = [
-            part("Here are two bridges.", &[(2, 0.1), (3, 0.1)], 0.1),
-            part("Aldmoor has one since 1784.", &[(1, 6.0), (7, 4.0)], 0.5),
-            part("So has Penridge, since 1871.", &[(7, 9.0), (1, 1.0)], 0.5),
-            part("All villages lie on rivers.", &everywhere, 0.5),
-            part("It rained in Norwell.", &[(11, 0.3)], 0.5),
-        ];
-        let question = "What does the text say of Norwell and the Tarn?";
-        let evidence = Evidence { text: TEXT, token_ends: &token_ends, question, answer: &answer };
         let ranked = |ranking, limit| {
             let number = |range| all.iter().position(|sentence| *sentence == range).expect("a sentence");
             let ranked = rank(&evidence, ranking, limit).into_iter();
-            ranked.map(|ranked| (number(ranked.range), ranked.parts)).collect::<Vec<_>>()
+            ranked.map(|ranked| (number(ranked.range), ranked.statements)).collect::<Vec<_>>()
         };
-        // By attention; what is best for a part is among them, however little that is.
-        assert_eq!(ranked(Ranking::Combined, 1), [(7, vec![2]), (1, vec![1]), (11, vec![4])]);
-        assert_eq!(ranked(Ranking::Combined, 4)[2], (11, vec![4]));
-        assert_eq!(ranked(Ranking::Attention, 2), [(7, vec![]), (1, vec![])]);
+        // By attention; the source of a statement is among them, however little that is.
+        assert_eq!(ranked(Ranking::Combined, 1), [(7, vec![3]), (1, vec![2]), (11, vec![5])]);
+        assert_eq!(ranked(Ranking::Combined, 3), [(7, vec![3]), (5, vec![]), (1, vec![2]), (11, vec![5])]);
+        assert_eq!(ranked(Ranking::Attention, 2), [(7, vec![]), (5, vec![])]);
     }
 
     #[test]

@@ -110,10 +110,16 @@ fn add_block(text: &str, block: Range<usize>, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Whether a full stop at the end of `sentence` is that of an abbreviation or a day, so that `next` belongs to it.
+/// Whether a full stop at the end of `sentence` is that of an item's number, an abbreviation or a day, so that `next` belongs to
+/// it.
 fn is_abbreviated(sentence: &str, next: &str) -> bool {
     let Some(before) = sentence.trim_end().strip_suffix('.') else { return false };
-    let is_apart = |sign: char| sign.is_whitespace() || "([{\"„“»«".contains(sign);
+    let number = before.trim_start();
+    if (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return true;
+    }
+    // A letter of Chinese or Japanese is a word.
+    let is_apart = |sign: char| sign.is_whitespace() || "([{\"„“»«".contains(sign) || sign >= '\u{2e80}';
     let word = before.rsplit(is_apart).next().unwrap_or_default();
     let is_day = word.parse::<u8>().is_ok_and(|day| (1..=31).contains(&day));
     let month = next.split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default();
@@ -151,7 +157,11 @@ mod tests {
             &["The old boat crossed the quiet river, and then\nit sank in the rain.", "Nobody saw it."],
         );
         check("A heading\nThe text below it.", &["A heading", "The text below it."]);
-        check("# One\ntwo\n- a b c\n- d\n1. e\n12) f", &["# One", "two", "- a b c", "- d", "1. e", "12) f"]);
+        check("# One\ntwo\n- a b c\n- d\n1. E\n12) f", &["# One", "two", "- a b c", "- d", "1. E", "12) f"]);
+        check(
+            "7. Go on. Then stop.\nIt was 7. Then eight.",
+            &["7. Go on.", "Then stop.", "It was 7.", "Then eight."],
+        );
         check("| a | 1 |\n| b | 2 |\nname\tvalue\n", &["| a | 1 |", "| b | 2 |", "name\tvalue"]);
         check("一。二三。", &["一。", "二三。"]);
         check("The price is 3.14 in 2020.\r\nNext.\r\n", &["The price is 3.14 in 2020.", "Next."]);
@@ -163,6 +173,7 @@ mod tests {
             "The locker belongs to Mr. Smith, not to (Mrs. Jones).",
             "Prof. Dr. Meyer wrote it (cf. Fig. 3 Overview, No. 7 Rome).",
             "Art. 5 Abs. 2 Satz 1 gilt z.B. Montags seit dem 3. März 2024.",
+            "公司和Dr. Okafor签订的。",
         ];
         whole.iter().for_each(|text| check(text, &[text]));
         check(&format!("{} {}", whole[0], whole[1]), &whole[..2]);

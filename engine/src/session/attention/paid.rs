@@ -35,8 +35,9 @@ const BLOCK_BYTES: usize = 4 << 20;
 pub struct PaidAttention {
     /// For each token of the text the sum of the attention weights of a few retrieval heads, more for rare tokens.
     pub paid: Vec<f32>,
-    /// The sum of that, beside what it would be if the heads looked at the text alone and it had each of the part's tokens once: a
-    /// share, from 0 to 1.
+    /// How much of the part is copied from the text, from 0 to 1: the sum of that, beside what it would be if the heads looked at the
+    /// text alone and it had each of the part's tokens once. A token that the text does not have adds nothing. So it is small in a
+    /// translation, too.
     pub share: f32,
 }
 

@@ -4,9 +4,10 @@
 use std::ops::Range;
 
 use longhand::gguf::Tokenizer;
-use longhand::sources::{AnswerPart, Evidence, PromptBytes, Ranked, Ranking, TextPlace, rank};
+use longhand::sources::{Evidence, PromptBytes, Ranked, Ranking, TextPlace, rank};
 use longhand::{ChatFormat, EngineError, Session};
 use serde::{Deserialize, Serialize};
+use tasks::Sample;
 
 /// Sentences that are looked at.
 const LIMIT: usize = 10;
@@ -25,23 +26,20 @@ pub struct Told {
     pub text: String,
     /// What is asked.
     pub question: String,
-    /// Where right answers stand in the text, in bytes, and what each says, where that is known.
-    pub needles: Vec<(Range<usize>, Option<String>)>,
+    /// Where right answers stand in the text, in bytes.
+    pub needles: Vec<Range<usize>>,
+    /// The right answers.
+    pub references: Vec<String>,
     /// Where the text is in the prompt.
     place: TextPlace,
 }
 
 impl Told {
     /// A text whose prompt begins with these tokens; `None` where it is not among them as it is.
-    pub fn new(
-        format: &ChatFormat,
-        prompt: &[u32],
-        [text, question]: [&str; 2],
-        needles: Vec<(Range<usize>, Option<String>)>,
-    ) -> Option<Told> {
-        let place = PromptBytes::new(format.tokenizer(), prompt).find(text)?;
-        let [text, question] = [text, question].map(str::to_owned);
-        Some(Told { text, question, needles, place })
+    pub fn new(format: &ChatFormat, prompt: &[u32], sample: &Sample) -> Option<Told> {
+        let place = PromptBytes::new(format.tokenizer(), prompt).find(&sample.context)?;
+        let Sample { context: text, question, needles, references, .. } = sample.clone();
+        Some(Told { text, question, needles, references, place })
     }
 }
 
@@ -57,14 +55,14 @@ pub struct SourceRanks {
     pub bm25: Option<usize>,
     /// By attention and words.
     pub combined: Option<usize>,
-    /// Of an answer of several sentences, those that say what is right.
+    /// The statements of an answer of several that say what is right.
     #[serde(default)]
-    pub statements: Statements,
+    pub statements: RightStatements,
 }
 
-/// Sentences of answers that say what is right.
+/// Statements of answers that say what is right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Statements {
+pub struct RightStatements {
     /// How many there are.
     pub all: usize,
     /// Those that have a source.
@@ -88,16 +86,21 @@ impl SourceRanks {
     ) -> Result<SourceRanks, EngineError> {
         let TextPlace { first_token, token_ends } = &told.place;
         let (all, to) = (prompt..session.tokens().len(), *first_token..first_token + token_ends.len());
-        let parts = session.answer_parts(tokenizer, &told.question, all, to)?;
-        let parts =
-            parts.unwrap_or_else(|| vec![AnswerPart { text: answer.to_owned(), ..AnswerPart::default() }]);
-        let evidence = Evidence { text: &told.text, token_ends, question: &told.question, answer: &parts };
+        let statements =
+            session.statements(tokenizer, [&told.question, answer], all, to)?.unwrap_or_default();
+        let evidence = Evidence {
+            text: &told.text,
+            token_ends,
+            question: &told.question,
+            answer,
+            statements: &statements,
+        };
         let [heads, words, bm25, combined] = RANKINGS.map(|(_, ranking)| {
             let ranked = rank(&evidence, ranking, LIMIT);
-            let is_right = |ranked: &Ranked| told.needles.iter().any(|(needle, _)| holds(ranked, needle));
+            let is_right = |ranked: &Ranked| told.needles.iter().any(|needle| holds(ranked, needle));
             ranked.iter().take(LIMIT).position(is_right).map(|index| index + 1)
         });
-        let statements = Statements::of(&evidence, &told.needles);
+        let statements = RightStatements::of(&evidence, told);
         Ok(SourceRanks { heads, words, bm25, combined, statements })
     }
 
@@ -110,31 +113,42 @@ fn holds(ranked: &Ranked, needle: &Range<usize>) -> bool {
     ranked.range.start <= needle.start && needle.end <= ranked.range.end
 }
 
-impl Statements {
-    /// Those of an answer, as the program names their sources.
-    fn of(evidence: &Evidence, needles: &[(Range<usize>, Option<String>)]) -> Statements {
-        let mut counted = Statements::default();
-        let [_, _, ..] = evidence.answer else { return counted };
+/// Whether a text has these words, as whole words.
+fn has_words(text: &str, words: &str) -> bool {
+    let (text, words) = (text.to_lowercase(), words.to_lowercase());
+    let is_apart = |sign: Option<char>| sign.is_none_or(|sign| !sign.is_alphanumeric());
+    text.match_indices(&words).any(|(at, words)| {
+        is_apart(text[..at].chars().next_back()) && is_apart(text[at + words.len()..].chars().next())
+    })
+}
+
+impl RightStatements {
+    /// Those of an answer, with the sources that the program names.
+    fn of(evidence: &Evidence, told: &Told) -> RightStatements {
+        let mut counted = RightStatements::default();
+        let [_, _, ..] = evidence.statements else { return counted };
         let ranked = rank(evidence, Ranking::Combined, LIMIT);
-        for (index, part) in evidence.answer.iter().enumerate() {
-            let is_said = |right: &Option<String>| {
-                right.as_ref().is_some_and(|right| part.text.contains(right.as_str()))
+        for (index, statement) in evidence.statements.iter().enumerate() {
+            let said = evidence.answer.get(statement.range.clone()).unwrap_or_default();
+            let is_said = |right: &String| has_words(said, right);
+            let says = |needle: &&Range<usize>| {
+                let text = told.text.get((*needle).clone()).unwrap_or_default();
+                told.references.iter().any(|right| is_said(right) && has_words(text, right))
             };
-            let said: Vec<&Range<usize>> =
-                needles.iter().filter(|(_, right)| is_said(right)).map(|(needle, _)| needle).collect();
-            if said.is_empty() {
+            let needles: Vec<&Range<usize>> = told.needles.iter().filter(says).collect();
+            if needles.is_empty() {
                 continue;
             }
             counted.all += 1;
-            if let Some(source) = ranked.iter().find(|ranked| ranked.parts.contains(&index)) {
+            if let Some(source) = ranked.iter().find(|ranked| ranked.statements.contains(&index)) {
                 counted.with_source += 1;
-                counted.right += usize::from(said.iter().any(|needle| holds(source, needle)));
+                counted.right += usize::from(needles.iter().any(|needle| holds(source, needle)));
             }
         }
         counted
     }
 
-    fn add(&mut self, other: &Statements) {
+    fn add(&mut self, other: &RightStatements) {
         self.all += other.all;
         self.with_source += other.with_source;
         self.right += other.right;
@@ -162,13 +176,13 @@ pub struct SourceShares {
     /// Shares of the other answers, by ranking: these had their place before their eyes.
     pub of_wrong: [Shares; 4],
     /// Right sentences of all answers.
-    pub statements: Statements,
+    pub statements: RightStatements,
 }
 
 impl SourceShares {
     /// The shares of answers with their scores; `None` of none.
     pub fn of<'a>(answers: impl Iterator<Item = (f64, &'a SourceRanks)>) -> Option<SourceShares> {
-        let mut statements = Statements::default();
+        let mut statements = RightStatements::default();
         let answers = answers.inspect(|(_, ranks)| statements.add(&ranks.statements));
         let (right, wrong): (Vec<_>, Vec<_>) = answers.partition(|(score, _)| *score >= 1.0);
         let shares = |answers: &[(f64, &SourceRanks)]| {
@@ -193,6 +207,16 @@ impl SourceShares {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_whole() {
+        assert!(
+            has_words("It is Red.", "red")
+                && has_words("(1843)", "1843")
+                && has_words("Ada Crewe", "Ada Crewe")
+        );
+        assert!(!has_words("not", "no") && !has_words("18430", "1843") && !has_words("", "red"));
+    }
 
     #[test]
     fn right_and_wrong_answers_are_counted_apart() {

@@ -3,7 +3,7 @@
 use terminal::format;
 use terminal::table::Table;
 
-use crate::eval::compare::sources::{RANKINGS, Shares, SourceShares, Statements};
+use crate::eval::compare::sources::{RANKINGS, RightStatements, Shares, SourceShares};
 use crate::eval::results::summary::{FINGERPRINT, Measure, Summary, error_of_mean, mean};
 
 /// Parts of a text in a table of what is kept.
@@ -85,7 +85,7 @@ impl TableRows<'_> {
             Measure::Sources => format!(
                 "{context} tokens, seed {seed}, texts for each task: {samples}, {question}. Of the right answers, in %, those \
                  whose first source has the answer / one of whose first three has it; wrong: the same by both of the other \
-                 answers; sentences: those of longer answers that say what is right, by number: with the right source, of those with a \
+                 answers; statements: those of longer answers that say what is right, by number: with the right source, of those with a \
                  source, of all"
             ),
             Measure::Retention => {
@@ -188,7 +188,7 @@ impl TableRows<'_> {
         let columns = ["task", ">right"]
             .into_iter()
             .chain(rankings.iter().map(String::as_str))
-            .chain([">wrong", ">sentences"]);
+            .chain([">wrong", ">statements"]);
         let mut table = self.empty(columns);
         for summary in self.rows {
             let Some(SourceShares { right, wrong, of_right, of_wrong, statements }) = &summary.sources else {
@@ -202,12 +202,13 @@ impl TableRows<'_> {
             let counts = [task.to_owned(), format!("{right} of {}", right + wrong)];
             let of_right = of_right.iter().map(|of| shares(*right, of));
             let of_wrong = of_wrong.last().map(|of| shares(*wrong, of));
-            let sentences = match statements {
-                Statements { all: 0, .. } => "-".to_owned(),
-                Statements { all, with_source, right } => format!("{right} of {with_source} of {all}"),
+            let statements = match statements {
+                RightStatements { all: 0, .. } => "-".to_owned(),
+                RightStatements { all, with_source, right } => format!("{right} of {with_source} of {all}"),
             };
-            table
-                .row(self.cells(&[summary]).chain(counts).chain(of_right).chain(of_wrong).chain([sentences]));
+            table.row(
+                self.cells(&[summary]).chain(counts).chain(of_right).chain(of_wrong).chain([statements]),
+            );
         }
         table
     }

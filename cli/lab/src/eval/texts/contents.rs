@@ -1,7 +1,6 @@
 //! The texts of the tasks as tokens of a model, with what is asked about them.
 
 use std::collections::BTreeSet;
-use std::iter;
 use std::rc::Rc;
 
 use anyhow::Result;
@@ -134,13 +133,7 @@ impl Source<'_> {
             // As in the program, the whole answer is the model's own.
             let sample = Sample { answer_prefix: String::new(), ..sample };
             let text = self.text(&sample, limit)?;
-            let parts = [&sample.context, &sample.question].map(String::as_str);
-            let needles = sample
-                .needles
-                .iter()
-                .cloned()
-                .zip(sample.references.iter().cloned().map(Some).chain(iter::repeat(None)));
-            let Some(told) = Told::new(self.format, &text.document, parts, needles.collect()) else {
+            let Some(told) = Told::new(self.format, &text.document, &sample) else {
                 return Err(not_as_it_is().into());
             };
             let score = score.clone();
