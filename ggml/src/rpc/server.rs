@@ -21,8 +21,8 @@ const MAX_CLIENTS: usize = 16;
 const PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSES: usize = 600;
 
-/// How often a server that waits for a client looks whether it is stopped.
-const LOOK: Duration = Duration::from_millis(500);
+/// How long a server waits for a client at a time. On Windows a stop is seen only between two waits.
+const WAIT: Duration = Duration::from_millis(500);
 
 /// Starts what a client computes on, and says how many bytes of memory are reported; `None` is what the devices report.
 pub type StartDevices<'a> = &'a (dyn Fn() -> Result<(Vec<Backend>, Option<usize>), Error> + Sync);
@@ -149,7 +149,7 @@ impl Server {
         drop(clients);
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.peek(&mut [0])?;
-        stream.set_read_timeout(Some(LOOK))
+        stream.set_read_timeout(Some(WAIT))
     }
 }
 

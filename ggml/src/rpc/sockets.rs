@@ -130,21 +130,20 @@ unsafe extern "C" fn receive(number: u64, data: *mut c_void, size: usize) -> boo
     }
 }
 
-/// Receives as many bytes, from a stream with a time limit. A limit that passes is none here: it is there because on Windows the end of
-/// a stream is not seen by who waits already. Nothing is received but what is there, because on Windows a receipt that
-/// takes too long may lose bytes.
+/// Receives as many bytes, from a stream with a time limit. When that has passed, it waits again: on Windows the shutdown of a stream
+/// is seen only by the next wait. It waits for a byte without taking it, because there a read that takes too long may lose some.
 fn receive_all(mut stream: &TcpStream, mut data: &mut [u8]) -> bool {
     while !data.is_empty() {
         match stream.peek(&mut [0]).and_then(|_| stream.read(data)) {
             Ok(0) => return false,
             Ok(n) => data = &mut data[n..],
-            Err(error) if is_no_failure(error.kind()) => {}
+            Err(error) if goes_on(error.kind()) => {}
             Err(_) => return false,
         }
     }
     true
 }
 
-fn is_no_failure(kind: ErrorKind) -> bool {
+fn goes_on(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

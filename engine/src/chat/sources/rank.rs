@@ -57,9 +57,9 @@ pub struct Evidence<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranking {
     /// Those with at least 2 % of the attention, ordered by attention and words. What counts is the fourth root of the share,
-    /// multiplied by two factors. One is BM25 of the answer's words that the question does not have, without yes and no. The other is words of
-    /// the question in the sentence or near it. An answer of several statements may come from several places. There attention
-    /// alone orders them, and the three factors tell which is the source of each statement.
+    /// multiplied by two factors. One is BM25 of the answer's words that the question does not have, without yes and no. The other
+    /// is words of the question in the sentence or near it. An answer of several statements may come from several places. There
+    /// attention alone orders them, and the three factors tell which is the source of each statement.
     #[default]
     Combined,
     /// By the attention that the answer paid to their tokens.
@@ -146,7 +146,6 @@ fn bm25(evidence: &Evidence, sentences: &[Range<usize>]) -> Vec<f64> {
 /// By attention and words: of a statement, for each sentence.
 struct Combined<'a> {
     evidence: &'a Evidence<'a>,
-    sentences: &'a [Range<usize>],
     asked: &'a HashSet<String>,
     found: FoundWords<'a>,
     /// How many words of the question are near each sentence, beside the best.
@@ -154,27 +153,26 @@ struct Combined<'a> {
 }
 
 impl Combined<'_> {
-    fn scores(&self, statement: &Statement) -> Vec<f64> {
-        let paid = paid_by(statement, self.evidence.token_ends, self.sentences);
+    /// `paid`: what the statement paid to each sentence.
+    fn scores(&self, statement: &Statement, paid: &[f64]) -> Vec<f64> {
         let all: f64 = paid.iter().sum();
         let text = self.evidence.answer.get(statement.range.clone()).unwrap_or_default();
         let said: HashSet<String> = words(text).filter(|word| tells(word, self.asked)).collect();
         let says = beside_best(self.found.bm25(&said));
-        let score = |(paid, (says, is_about)): (f64, (f64, &f64))| {
+        let score = |(&paid, (says, is_about)): (&f64, (f64, &f64))| {
             let share = if paid > 0.0 && paid >= MIN_PAID * all { paid / all } else { 0.0 };
             share.powf(0.25) * (says + NO_NEW_WORDS) * (is_about + NOT_ASKED)
         };
-        paid.into_iter().zip(says.into_iter().zip(&self.is_about)).map(score).collect()
+        paid.iter().zip(says.into_iter().zip(&self.is_about)).map(score).collect()
     }
 
     /// The sentence that a statement comes from, if it comes from one.
-    fn source(&self, statement: &Statement) -> Option<usize> {
+    fn source(&self, statement: &Statement, paid: &[f64]) -> Option<usize> {
         if !statement.is_copied() {
             return None;
         }
-        let scores = self.scores(statement);
+        let scores = self.scores(statement, paid);
         let best = (0..scores.len()).rev().max_by(|one, other| scores[*one].total_cmp(&scores[*other]))?;
-        let paid = paid_by(statement, self.evidence.token_ends, self.sentences);
         (paid[best] >= MIN_OF_SOURCE * paid.iter().sum::<f64>()).then_some(best)
     }
 }
@@ -185,15 +183,16 @@ fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> (Vec<f64>, Vec<V
     let query: HashSet<String> = asked.iter().cloned().chain(words(evidence.answer)).collect();
     let found = FoundWords::new(&query, evidence.text, sentences);
     let is_about = beside_best(found.near(&asked));
-    let combined = Combined { evidence, sentences, asked: &asked, found, is_about };
-    if let [statement] = evidence.statements {
-        return (combined.scores(statement), Vec::new());
-    }
-    let mut sources = vec![Vec::new(); sentences.len()];
+    let combined = Combined { evidence, asked: &asked, found, is_about };
+    let (mut scores, mut sources) = (vec![0.0; sentences.len()], vec![Vec::new(); sentences.len()]);
     for (index, statement) in evidence.statements.iter().enumerate() {
-        combined.source(statement).into_iter().for_each(|source| sources[source].push(index));
+        let paid = paid_by(statement, evidence.token_ends, sentences);
+        if evidence.statements.len() == 1 {
+            return (combined.scores(statement, &paid), Vec::new());
+        }
+        combined.source(statement, &paid).into_iter().for_each(|source| sources[source].push(index));
+        scores.iter_mut().zip(paid).for_each(|(score, paid)| *score += paid);
     }
-    let mut scores = attention(evidence, sentences);
     let least = MIN_PAID * scores.iter().sum::<f64>();
     for (score, of) in scores.iter_mut().zip(&sources) {
         if *score < least && of.is_empty() {
