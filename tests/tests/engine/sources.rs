@@ -251,15 +251,12 @@ fn saved_conversations_have_the_sources_of_their_answers() {
             .unwrap_or_else(|| panic!("{forged}"));
         assert!(matches!(error, EngineError::SavedChat { .. }), "{forged}: {error}");
     }
-    std::fs::write(
-        &path,
-        with_record(&bytes, &|record| {
-            record["conversation"]["turns"][0]["sources"] = json!({ "found": [with_statements(24)] });
-        }),
-    )
-    .expect("written");
+    let most = json!({ "found": [with_statements(24)] });
+    let as_many = with_record(&bytes, &|record| record["conversation"]["turns"][0]["sources"] = most.clone());
+    std::fs::write(&path, as_many).expect("written");
     let saved = SavedChat::open(&path).expect("a conversation");
     assert_eq!(saved.sources_of(0).expect("sources").found[0].statements, vec![0..2; 24]);
+    drop(saved);
     // Files of earlier versions have none.
     let old = open(&|record| {
         let turn = &mut record["conversation"]["turns"][0];

@@ -13,7 +13,8 @@ const BM25: (f64, f64) = (1.2, 0.75);
 
 /// Sentences with a smaller share of the attention are no sources: heads look a little at many tokens.
 const MIN_PAID: f64 = 0.02;
-/// The best sentence for a statement is its source with a share of its attention from here on.
+/// The best sentence for a statement is its source with a share of its attention from here on
+/// (tests/results/2026-11-26-sources.md).
 const MIN_OF_SOURCE: f64 = 0.1;
 /// What a word of the question counts for a sentence that has it, and for those that are one, two and three sentences away.
 const NEAR: [f64; 4] = [1.0, 0.9, 0.8, 0.7];
@@ -177,7 +178,7 @@ impl Combined<'_> {
     }
 }
 
-/// The scores of sentences, and where an answer has several statements, those for which each is the source.
+/// The scores of sentences, and the statements for which each is the source, where an answer has several.
 fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> (Vec<f64>, Vec<Vec<usize>>) {
     let asked: HashSet<String> = words(evidence.question).collect();
     let query: HashSet<String> = asked.iter().cloned().chain(words(evidence.answer)).collect();
@@ -185,12 +186,16 @@ fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> (Vec<f64>, Vec<V
     let is_about = beside_best(found.near(&asked));
     let combined = Combined { evidence, asked: &asked, found, is_about };
     let (mut scores, mut sources) = (vec![0.0; sentences.len()], vec![Vec::new(); sentences.len()]);
-    for (index, statement) in evidence.statements.iter().enumerate() {
+    // Thoughts count where the answer itself copies nothing.
+    let copies = evidence.statements.iter().any(Statement::is_copied);
+    let counted = evidence.statements.iter().enumerate();
+    let counted: Vec<_> = counted.filter(|(_, statement)| statement.is_shown() || !copies).collect();
+    for (index, statement) in &counted {
         let paid = paid_by(statement, evidence.token_ends, sentences);
-        if evidence.statements.len() == 1 {
+        if counted.len() == 1 {
             return (combined.scores(statement, &paid), Vec::new());
         }
-        combined.source(statement, &paid).into_iter().for_each(|source| sources[source].push(index));
+        combined.source(statement, &paid).into_iter().for_each(|source| sources[source].push(*index));
         scores.iter_mut().zip(paid).for_each(|(score, paid)| *score += paid);
     }
     let least = MIN_PAID * scores.iter().sum::<f64>();
@@ -368,9 +373,9 @@ mod tests {
             let ranked = rank(&evidence, ranking, limit).into_iter();
             ranked.map(|ranked| (number(ranked.range), ranked.statements)).collect::<Vec<_>>()
         };
-        // By attention; the source of a statement is among them, however little that is.
+        // By attention; the source of a statement is among them, however little that is. Thoughts do not count.
         assert_eq!(ranked(Ranking::Combined, 1), [(7, vec![3]), (1, vec![2]), (11, vec![5])]);
-        assert_eq!(ranked(Ranking::Combined, 3), [(7, vec![3]), (5, vec![]), (1, vec![2]), (11, vec![5])]);
+        assert_eq!(ranked(Ranking::Combined, 4), [(7, vec![3]), (1, vec![2]), (11, vec![5]), (2, vec![])]);
         assert_eq!(ranked(Ranking::Attention, 2), [(7, vec![]), (5, vec![])]);
     }
 

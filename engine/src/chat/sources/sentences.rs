@@ -118,8 +118,12 @@ fn is_abbreviated(sentence: &str, next: &str) -> bool {
     if (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit()) {
         return true;
     }
-    // A letter of Chinese or Japanese is a word.
-    let is_apart = |sign: char| sign.is_whitespace() || "([{\"„“»«".contains(sign) || sign >= '\u{2e80}';
+    // A letter of Chinese or Japanese is a word. Their sentences have other full stops.
+    let is_cjk = |sign: char| sign >= '\u{2e80}';
+    if sentence.ends_with('.') && next.starts_with(is_cjk) {
+        return true;
+    }
+    let is_apart = |sign: char| sign.is_whitespace() || "([{\"„“»«".contains(sign) || is_cjk(sign);
     let word = before.rsplit(is_apart).next().unwrap_or_default();
     let is_day = word.parse::<u8>().is_ok_and(|day| (1..=31).contains(&day));
     let month = next.split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default();
@@ -173,7 +177,7 @@ mod tests {
             "The locker belongs to Mr. Smith, not to (Mrs. Jones).",
             "Prof. Dr. Meyer wrote it (cf. Fig. 3 Overview, No. 7 Rome).",
             "Art. 5 Abs. 2 Satz 1 gilt z.B. Montags seit dem 3. März 2024.",
-            "公司和Dr. Okafor签订的。",
+            "公司Harrow Mills Ltd.和Dr. Okafor签订的。",
         ];
         whole.iter().for_each(|text| check(text, &[text]));
         check(&format!("{} {}", whole[0], whole[1]), &whole[..2]);

@@ -12,7 +12,8 @@ use super::sentences::sentences;
 
 /// Statements of an answer that are told apart. The attention of each takes four bytes for each token of the documents.
 pub(super) const MAX_STATEMENTS: usize = 24;
-/// What a statement that has a source copies from the documents at least: see [`Statement::share`] (docs/sources.md).
+/// What a statement that has a source copies from the documents at least: see [`Statement::share`]
+/// (tests/results/2026-11-26-sources.md).
 const MIN_SHARE: f32 = 0.25;
 /// What a token of a word that tells little, or one without a word, counts beside another one.
 const TELLS_LITTLE: f32 = 0.2;
@@ -30,8 +31,8 @@ pub(super) fn tells(word: &str, asked: &HashSet<String>) -> bool {
     !asked.contains(word) && !YES_AND_NO.contains(&word)
 }
 
-/// A sentence of an answer, or several of a long one, and what its tokens looked at. What is written before the answer and not
-/// shown, such as thoughts, is a statement without a text.
+/// A sentence of an answer, or several of a long one, and what its tokens looked at. Thoughts before the answer, and what else is
+/// written and not shown, are a statement with an empty range.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statement {
     /// Its bytes in the answer.
@@ -43,9 +44,14 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Whether it is one that can have a source.
+    /// Whether it is a part of the answer that is shown.
+    pub(super) fn is_shown(&self) -> bool {
+        !self.range.is_empty()
+    }
+
+    /// Whether enough of it is copied for it to have a source.
     pub(super) fn is_copied(&self) -> bool {
-        self.share >= MIN_SHARE && !self.range.is_empty()
+        self.share >= MIN_SHARE && self.is_shown()
     }
 }
 
@@ -65,11 +71,11 @@ impl WrittenAnswer {
     /// These tokens, of which this text is shown; its end may not be among them yet.
     pub(super) fn new(tokenizer: &Tokenizer, tokens: &[u32], shown: &str) -> WrittenAnswer {
         let (bytes, ends) = bytes_of(tokenizer, tokens);
-        let is_shown = |from: &usize| {
-            let rest = &bytes[*from..];
-            rest.starts_with(shown.as_bytes()) || shown.as_bytes().starts_with(rest)
-        };
-        let shown_from = (0..bytes.len()).find(is_shown).unwrap_or(bytes.len());
+        let is_whole = |from: &usize| bytes[*from..].starts_with(shown.as_bytes());
+        let is_cut = |from: &usize| shown.as_bytes().starts_with(&bytes[*from..]);
+        // Thoughts may have the same text.
+        let whole = (0..bytes.len()).rev().find(is_whole);
+        let shown_from = whole.or_else(|| (0..bytes.len()).find(is_cut)).unwrap_or(bytes.len());
         let chunk =
             |chunk: std::str::Utf8Chunk| chunk.valid().to_owned() + &" ".repeat(chunk.invalid().len());
         let text = bytes.utf8_chunks().map(chunk).collect();
@@ -174,6 +180,8 @@ mod tests {
         assert_eq!(found.len(), 3);
         assert!(found[0].0.is_empty() && found[0].1.starts_with("<think>The boat"), "{found:?}");
         assert_eq!((found[1].0.as_str(), found[2].0.as_str()), ("It rained.", "Yes."));
+        let drafted = statements("<think>Yes. It rained.</think> Yes. It rained.", "Yes. It rained.");
+        assert_eq!((drafted[0].0.as_str(), drafted[0].1.as_str()), ("", "<think>Yes. It rained.</think>"));
         // White space before the answer is none.
         assert_eq!(statements("\n\nIt rained.", "It rained.").len(), 1);
         // What is shown is not what was written.

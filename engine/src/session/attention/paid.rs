@@ -35,9 +35,9 @@ const BLOCK_BYTES: usize = 4 << 20;
 pub struct PaidAttention {
     /// For each token of the text the sum of the attention weights of a few retrieval heads, more for rare tokens.
     pub paid: Vec<f32>,
-    /// How much of the part is copied from the text, from 0 to 1: the sum of that, beside what it would be if the heads looked at the
-    /// text alone and it had each of the part's tokens once. A token that the text does not have adds nothing. So it is small in a
-    /// translation, too.
+    /// How much of the part is copied from the text, from 0 to 1: the sum of `paid`, divided by its largest value. It has that where the
+    /// text has each of the part's tokens once, and the heads look at nothing else. Tokens that the text does not have add nothing.
+    /// So this is small in a translation, too.
     pub share: f32,
 }
 
@@ -114,10 +114,12 @@ impl Session {
         for group in &asked.best_groups(groups, &asking, &self.tokens, &to)? {
             let rows = rows_of(group, &to);
             asked.weights(group, &asking, &mut |_, query, weights| {
-                let Asker { position, weight, .. } = asking[query];
+                let Asker { position, follower, weight, .. } = asking[query];
                 let count = counts.get(position - all.start).copied().unwrap_or(1.0);
                 let part = begins.iter().rposition(|begin| *begin <= position).unwrap_or(0);
-                most[part] += once * count;
+                if follower.is_some() {
+                    most[part] += once * count;
+                }
                 for (row, at) in &rows {
                     parts[part].paid[*at] += weight * count * weights[*row];
                 }

@@ -85,8 +85,7 @@ impl TableRows<'_> {
             Measure::Sources => format!(
                 "{context} tokens, seed {seed}, texts for each task: {samples}, {question}. Of the right answers, in %, those \
                  whose first source has the answer / one of whose first three has it; wrong: the same by both of the other \
-                 answers; statements: those of longer answers that say what is right, by number: with the right source, of those with a \
-                 source, of all"
+                 answers; statements: sentences of longer answers that say what is right, and how many have a source, and the right one"
             ),
             Measure::Retention => {
                 format!(
@@ -185,10 +184,12 @@ impl TableRows<'_> {
     /// A line for each cache and task.
     fn sources(&self) -> Table {
         let rankings = RANKINGS.map(|(name, _)| format!(">{name}"));
-        let columns = ["task", ">right"]
-            .into_iter()
-            .chain(rankings.iter().map(String::as_str))
-            .chain([">wrong", ">statements"]);
+        let columns = ["task", ">right"].into_iter().chain(rankings.iter().map(String::as_str)).chain([
+            ">wrong",
+            ">statements",
+            ">with source",
+            ">right source",
+        ]);
         let mut table = self.empty(columns);
         for summary in self.rows {
             let Some(SourceShares { right, wrong, of_right, of_wrong, statements }) = &summary.sources else {
@@ -202,13 +203,10 @@ impl TableRows<'_> {
             let counts = [task.to_owned(), format!("{right} of {}", right + wrong)];
             let of_right = of_right.iter().map(|of| shares(*right, of));
             let of_wrong = of_wrong.last().map(|of| shares(*wrong, of));
-            let statements = match statements {
-                RightStatements { all: 0, .. } => "-".to_owned(),
-                RightStatements { all, with_source, right } => format!("{right} of {with_source} of {all}"),
-            };
-            table.row(
-                self.cells(&[summary]).chain(counts).chain(of_right).chain(of_wrong).chain([statements]),
-            );
+            let RightStatements { all, with_source, right } = statements;
+            let statements = [all, with_source, right]
+                .map(|count| if *all > 0 { count.to_string() } else { "-".to_owned() });
+            table.row(self.cells(&[summary]).chain(counts).chain(of_right).chain(of_wrong).chain(statements));
         }
         table
     }
