@@ -95,7 +95,7 @@ pub mod saved {
 pub mod sources {
     pub use crate::chat::sources::{
         Evidence, NoSources, PaidAttention, Passage, PromptBytes, Ranked, Ranking, Source, Sources,
-        TextPlace, rank, sentences,
+        Statement, TextPlace, rank, sentences,
     };
 }
 
