@@ -1,6 +1,7 @@
 //! Where answers come from: what retrieval heads attend to while an answer is written. Recording it changes nothing else.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::unfinished::with_description;
@@ -294,6 +295,11 @@ fn logits(session: &mut Session, tokens: &[u32]) -> Vec<f32> {
     all
 }
 
+/// What an answer in one part paid.
+fn all_paid(session: &mut Session, by: &[usize], to: Range<usize>, counts: &[f32]) -> Vec<f32> {
+    session.attention_paid(by, to, counts).expect("computed").expect("recorded").remove(0).paid
+}
+
 #[test]
 fn logits_are_the_same_bits_while_attention_is_recorded() {
     let engine = embedded_model();
@@ -308,8 +314,7 @@ fn logits_are_the_same_bits_while_attention_is_recorded() {
             on.record_attention(true).expect("memory");
             assert!(logits(&mut off, &tokens) == logits(&mut on, &tokens), "{policy} {types:?}");
             let n = on.tokens().len();
-            let paid =
-                on.attention_paid(&[0, n], 0..60, &[]).expect("computed").expect("recorded").remove(0).paid;
+            let paid = all_paid(&mut on, &[0, n], 0..60, &[]);
             assert!(paid.len() == 60 && paid.iter().all(|paid| paid.is_finite() && *paid >= 0.0), "{policy}");
             assert_eq!(off.attention_paid(&[0, n], 0..60, &[]).expect("nothing to do"), None);
             // Off again, and as if it had never been on.
@@ -416,8 +421,7 @@ fn attention_is_what_the_model_computes() {
     sync(&mut session, &tokens[..50]);
     tokens[50..].iter().for_each(|token| session.push(*token).expect("a step"));
     // The token at 58 is the last one whose follower is known.
-    let paid =
-        session.attention_paid(&[58, 59], 0..40, &[]).expect("computed").expect("recorded").remove(0).paid;
+    let paid = all_paid(&mut session, &[58, 59], 0..40, &[]);
     // Two heads pay it nearly the same, so that rounding decides which is the fourth.
     let differences = [3, 4].map(|fourth| {
         let reference = reference(&engine, &tokens, 40, fourth);
@@ -440,8 +444,7 @@ fn a_long_answer_is_recorded_beyond_the_rings() {
     session.record_attention(true).expect("memory");
     sync(&mut session, &tokens[..100]);
     tokens[100..].iter().for_each(|token| session.push(*token).expect("a step"));
-    let paid =
-        session.attention_paid(&[100, 180], 0..90, &[]).expect("computed").expect("recorded").remove(0).paid;
+    let paid = all_paid(&mut session, &[100, 180], 0..90, &[]);
     // Each of the tokens 11 to 89 is looked at by the token before its second occurrence.
     let all: f32 = paid.iter().sum();
     assert!(paid[11..].iter().all(|paid| *paid > 0.2 * all / 79.0), "{paid:?}");
@@ -457,12 +460,7 @@ fn a_long_answer_is_recorded_beyond_the_rings() {
     // One token counts nothing.
     let mut counts = [1.0; 80];
     counts[20] = 0.0;
-    let paid = session
-        .attention_paid(&[100, 180], 0..90, &counts)
-        .expect("computed")
-        .expect("recorded")
-        .remove(0)
-        .paid;
+    let paid = all_paid(&mut session, &[100, 180], 0..90, &counts);
     let looked_at = |at: usize| paid[at] > 0.2 * all / 79.0;
     assert!((11..90).all(|at| looked_at(at) == (at != 31)), "{paid:?}");
 }

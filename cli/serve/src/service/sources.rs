@@ -70,8 +70,8 @@ impl SourceSearch {
     ) -> Result<AnswerSources, EngineError> {
         let (document, outline) = (self.documents.text(), self.documents.outline());
         let answer = tokens..session.tokens().len();
-        let said = [&self.question, text];
-        let (found, missing) = match session.sources(tokenizer, &[document], said, answer, LIMIT) {
+        let sources = session.sources(tokenizer, &[document], &self.question, text, answer, LIMIT);
+        let (found, missing) = match sources {
             Ok(sources) => (sources.found, sources.missing.map(|why| why.to_string())),
             Err(error) if error.is_interrupt() => return Err(error),
             Err(error) => (Vec::new(), Some(error.to_string())),

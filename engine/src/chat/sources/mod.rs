@@ -161,10 +161,11 @@ impl Chat {
         let answer = turn.answer..self.timeline.len();
         let conversation = self.conversation();
         let (question, shown) = conversation.last().copied().unwrap_or_default();
-        let said = [question, split_thinking(shown.unwrap_or_default()).1].map(str::to_owned);
+        let shown = split_thinking(shown.unwrap_or_default()).1;
+        let [question, shown] = [question, shown].map(str::to_owned);
         let Chat { session, format, preamble, attachments, .. } = self;
         let texts = texts_of(preamble, attachments);
-        session.sources(format.tokenizer(), &texts, said.each_ref().map(String::as_str), answer, limit)
+        session.sources(format.tokenizer(), &texts, &question, &shown, answer, limit)
     }
 
     /// The text of a source; empty for a source of another conversation.
@@ -192,10 +193,10 @@ fn texts_of<'a>(preamble: &'a Preamble, attachments: &'a [Attachment]) -> Vec<&'
 
 impl Session {
     /// Where in `texts` an answer comes from: the first `limit` sentences, and those that a statement of the answer comes from,
-    /// the best first. `said`: the question, and the answer as it is shown. `answer`: its positions, in tokens, with what was
-    /// written before it and is not shown. The session may lack the last of them. The texts stand in the session in this order,
-    /// before the answer; those that do not are left out. Nothing is found without [`Session::record_attention`]. What was
-    /// recorded before the answer is forgotten.
+    /// the best first. `shown`: the answer to `question` as it is shown. `answer`: its positions, in tokens, with what was written
+    /// before it and is not shown. The session may lack the last of them. The texts stand in the session in this order, before
+    /// the answer; those that do not are left out. Nothing is found without [`Session::record_attention`]. What was recorded before
+    /// the answer is forgotten.
     ///
     /// [`Chat::sources`] does this for conversations.
     ///
@@ -205,7 +206,8 @@ impl Session {
         &mut self,
         tokenizer: &Tokenizer,
         texts: &[&str],
-        said: [&str; 2],
+        question: &str,
+        shown: &str,
         answer: Range<usize>,
         limit: usize,
     ) -> Result<Sources, EngineError> {
@@ -222,7 +224,7 @@ impl Session {
         };
         let from = first.first_token;
         let to = from..last.first_token + last.token_ends.len();
-        let mut statements = match self.statements(tokenizer, said, answer, to)? {
+        let mut statements = match self.statements(tokenizer, question, shown, answer, to)? {
             Some(statements) => statements,
             None if self.has_recorded_layers() => return Ok(NoSources::NotRecorded.into()),
             None => return Ok(NoSources::NoHeads.into()),
@@ -242,9 +244,13 @@ impl Session {
             };
             *attention = places.iter().flat_map(of_place).collect();
         }
-        let [question, answer] = said;
-        let evidence =
-            Evidence { text: &text, token_ends: &token_ends, question, answer, statements: &statements };
+        let evidence = Evidence {
+            text: &text,
+            token_ends: &token_ends,
+            question,
+            answer: shown,
+            statements: &statements,
+        };
         let ranked = rank(&evidence, Ranking::Combined, limit);
         if ranked.is_empty() && limit > 0 {
             return Ok(NoSources::NothingAttended.into());
@@ -263,14 +269,15 @@ impl Session {
     }
 
     /// The statements of an answer, and what each paid to the tokens at the positions `to`, those of a text, as
-    /// [`Session::attention_paid`] tells it. `said` and `answer` as for [`Session::sources`].
+    /// [`Session::attention_paid`] tells it. `shown` and `answer` as for [`Session::sources`].
     ///
     /// # Errors
     /// Where the computation fails or is interrupted, or there is no memory for it.
     pub fn statements(
         &mut self,
         tokenizer: &Tokenizer,
-        [question, shown]: [&str; 2],
+        question: &str,
+        shown: &str,
         answer: Range<usize>,
         to: Range<usize>,
     ) -> Result<Option<Vec<Statement>>, EngineError> {
@@ -280,7 +287,7 @@ impl Session {
         let statements = written.statements();
         // The first token of the answer is chosen with the last one of the question.
         let before = answer.start.saturating_sub(1);
-        let begins = statements.iter().map(|(_, tokens)| before + tokens.start);
+        let begins = statements.iter().map(|(_, first)| before + first);
         let by: Vec<usize> = begins.chain([answer.end]).collect();
         let paid = self.attention_paid(&by, to, &written.token_weights(question))?;
         let statement = |((range, _), paid): (_, PaidAttention)| {

@@ -158,8 +158,8 @@ impl Combined<'_> {
     fn scores(&self, statement: &Statement, paid: &[f64]) -> Vec<f64> {
         let all: f64 = paid.iter().sum();
         let text = self.evidence.answer.get(statement.range.clone()).unwrap_or_default();
-        let said: HashSet<String> = words(text).filter(|word| tells(word, self.asked)).collect();
-        let says = beside_best(self.found.bm25(&said));
+        let new_words: HashSet<String> = words(text).filter(|word| tells(word, self.asked)).collect();
+        let says = beside_best(self.found.bm25(&new_words));
         let score = |(&paid, (says, is_about)): (&f64, (f64, &f64))| {
             let share = if paid > 0.0 && paid >= MIN_PAID * all { paid / all } else { 0.0 };
             share.powf(0.25) * (says + NO_NEW_WORDS) * (is_about + NOT_ASKED)

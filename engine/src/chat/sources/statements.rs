@@ -82,24 +82,22 @@ impl WrittenAnswer {
         WrittenAnswer { text, ends, shown_from, sentences: sentences(shown) }
     }
 
-    /// The statements, each with its bytes in the answer and the indexes of its tokens. Each token is in one of them.
-    pub(super) fn statements(&self) -> Vec<(Range<usize>, Range<usize>)> {
+    /// The statements, each with its bytes in the answer and the index of its first token. The first begins with the first token.
+    pub(super) fn statements(&self) -> Vec<(Range<usize>, usize)> {
         let n = self.sentences.len().min(MAX_STATEMENTS);
         let first_of = |statement: usize| statement * self.sentences.len() / n;
-        let mut found: Vec<(Range<usize>, Range<usize>)> = Vec::new();
+        let mut found = Vec::new();
         let before = self.text.get(..self.shown_from).unwrap_or(&self.text);
         if n == 0 || before.contains(char::is_alphanumeric) {
-            found.push((0..0, 0..0));
+            found.push((0..0, 0));
         }
         for statement in 0..n {
             let of = &self.sentences[first_of(statement)..first_of(statement + 1)];
             let range = of[0].start..of[of.len() - 1].end;
             let at = self.shown_from + range.start;
-            let token = self.ends.partition_point(|end| *end <= at);
-            found.last_mut().into_iter().for_each(|(_, tokens)| tokens.end = token);
-            found.push((range, if found.is_empty() { 0 } else { token }..0));
+            let token = if found.is_empty() { 0 } else { self.ends.partition_point(|end| *end <= at) };
+            found.push((range, token));
         }
-        found.last_mut().into_iter().for_each(|(_, tokens)| tokens.end = self.ends.len());
         found
     }
 
@@ -134,16 +132,14 @@ mod tests {
         let tokenizer = tokenizer();
         let tokens = tokenizer.encode(written, false, false).expect("tokens");
         let answer = WrittenAnswer::new(&tokenizer, &tokens, shown);
-        let statements = answer.statements();
-        let of_all: Vec<usize> = statements.iter().flat_map(|(_, tokens)| tokens.clone()).collect();
-        assert_eq!(of_all, Vec::from_iter(0..tokens.len()), "each token is in one statement");
-        let text = |(range, of): (Range<usize>, Range<usize>)| {
-            (
-                shown[range].to_owned(),
-                String::from_utf8_lossy(&tokenizer.decode(&tokens[of], true)).trim().to_owned(),
-            )
+        let found = answer.statements();
+        assert_eq!(found[0].1, 0, "each token is in one statement");
+        let ends = found.iter().skip(1).map(|(_, token)| *token).chain([tokens.len()]);
+        let text = |((range, first), end): (&(Range<usize>, usize), usize)| {
+            let of = tokenizer.decode(&tokens[*first..end], true);
+            (shown[range.clone()].to_owned(), String::from_utf8_lossy(&of).trim().to_owned())
         };
-        statements.into_iter().map(text).collect()
+        found.iter().zip(ends).map(text).collect()
     }
 
     #[test]

@@ -107,8 +107,8 @@ impl Session {
             return Ok(None);
         }
         let mut parts = vec![PaidAttention { paid: vec![0.0; to.len()], share: 0.0 }; begins.len()];
-        let mut most = vec![0.0; begins.len()];
-        let once = ((to.len() + 1) as f32).ln();
+        let mut max_paid = vec![0.0; begins.len()];
+        let max_weight = ((to.len() + 1) as f32).ln();
         let (engine, workspace, interrupt) = (&self.engine, &mut self.workspace, &self.interrupt);
         let mut asked = Asked { engine, workspace, interrupt, record };
         for group in &asked.best_groups(groups, &asking, &self.tokens, &to)? {
@@ -118,15 +118,15 @@ impl Session {
                 let count = counts.get(position - all.start).copied().unwrap_or(1.0);
                 let part = begins.iter().rposition(|begin| *begin <= position).unwrap_or(0);
                 if follower.is_some() {
-                    most[part] += once * count;
+                    max_paid[part] += max_weight * count;
                 }
                 for (row, at) in &rows {
                     parts[part].paid[*at] += weight * count * weights[*row];
                 }
             })?;
         }
-        for (part, most) in parts.iter_mut().zip(most) {
-            part.share = part.paid.iter().sum::<f32>() / f32::max(most, f32::MIN_POSITIVE);
+        for (part, max_paid) in parts.iter_mut().zip(max_paid) {
+            part.share = part.paid.iter().sum::<f32>() / f32::max(max_paid, f32::MIN_POSITIVE);
         }
         Ok(Some(parts))
     }

@@ -86,8 +86,7 @@ impl SourceRanks {
     ) -> Result<SourceRanks, EngineError> {
         let TextPlace { first_token, token_ends } = &told.place;
         let (all, to) = (prompt..session.tokens().len(), *first_token..first_token + token_ends.len());
-        let statements =
-            session.statements(tokenizer, [&told.question, answer], all, to)?.unwrap_or_default();
+        let statements = session.statements(tokenizer, &told.question, answer, all, to)?.unwrap_or_default();
         let evidence = Evidence {
             text: &told.text,
             token_ends,
@@ -95,12 +94,13 @@ impl SourceRanks {
             answer,
             statements: &statements,
         };
-        let [heads, words, bm25, combined] = RANKINGS.map(|(_, ranking)| {
-            let ranked = rank(&evidence, ranking, LIMIT);
+        let ranked = RANKINGS.map(|(_, ranking)| rank(&evidence, ranking, LIMIT));
+        let [heads, words, bm25, combined] = ranked.each_ref().map(|ranked| {
             let is_right = |ranked: &Ranked| told.needles.iter().any(|needle| holds(ranked, needle));
             ranked.iter().take(LIMIT).position(is_right).map(|index| index + 1)
         });
-        let statements = RightStatements::of(&evidence, told);
+        let [.., as_in_program] = &ranked;
+        let statements = RightStatements::of(&evidence, told, as_in_program);
         Ok(SourceRanks { heads, words, bm25, combined, statements })
     }
 
@@ -123,11 +123,10 @@ fn has_words(text: &str, words: &str) -> bool {
 }
 
 impl RightStatements {
-    /// Those of an answer, with the sources that the program names.
-    fn of(evidence: &Evidence, told: &Told) -> RightStatements {
+    /// Those of an answer. `ranked`: the sources that the program names.
+    fn of(evidence: &Evidence, told: &Told, ranked: &[Ranked]) -> RightStatements {
         let mut counted = RightStatements::default();
         let [_, _, ..] = evidence.statements else { return counted };
-        let ranked = rank(evidence, Ranking::Combined, LIMIT);
         for (index, statement) in evidence.statements.iter().enumerate() {
             let said = evidence.answer.get(statement.range.clone()).unwrap_or_default();
             let is_said = |right: &String| has_words(said, right);
