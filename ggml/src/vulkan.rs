@@ -33,6 +33,13 @@ impl VulkanDevice {
     }
 }
 
+/// What to do where libvulkan is missing.
+const REMEDY: &str = if cfg!(windows) {
+    "install the driver of your GPU from its maker, which brings it"
+} else {
+    "install it (Debian: libvulkan1) and a driver (mesa-vulkan-drivers)"
+};
+
 /// Why Vulkan cannot be used. Its text is one line that also says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -41,9 +48,7 @@ pub enum NoVulkan {
     #[error("this program was built without Vulkan; for GPUs of any maker build it with `--features vulkan`")]
     NotBuilt,
     /// libvulkan could not be opened. Holds the loader's message.
-    #[error(
-        "libvulkan was not found ({0}); install it (Debian: libvulkan1) and a driver (mesa-vulkan-drivers)"
-    )]
+    #[error("libvulkan was not found ({0}); {REMEDY}")]
     NoLibrary(String),
     /// There is no driver, or it failed. Holds its message.
     #[error(

@@ -28,5 +28,5 @@ exec 3>&-
 
 export CC_x86_64_pc_windows_gnu=$compiler-gcc-posix CXX_x86_64_pc_windows_gnu=$compiler-g++-posix
 export AR_x86_64_pc_windows_gnu=$compiler-ar CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=$compiler-gcc-posix
-export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=$PWD/scripts/windows/wine.sh
+export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=${CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER:-$PWD/scripts/windows/wine.sh}
 exec scripts/build-std.sh x86_64-pc-windows-gnu "$target" "$@"

@@ -4,9 +4,33 @@
 // Callers ask longhand_vulkan_open() first: ggml takes it for granted that the functions are there.
 
 #define VK_NO_PROTOTYPES
-#include <dlfcn.h>
 #include <stddef.h>
 #include <vulkan/vulkan_core.h>
+
+// Of one system each: library() is libvulkan, or null; opening it once more gives the same handle. symbol() finds a function in it, and
+// problem() says why there is none.
+#ifdef _WIN32
+#include <stdio.h>
+#include <windows.h>
+
+static const char NAME[] = "vulkan-1.dll";
+
+// From the folder of Windows only, where drivers put it: a file of this name elsewhere may be anybody's.
+static void * library(void) {
+    return (void *) LoadLibraryExA(NAME, NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
+}
+
+static PFN_vkVoidFunction symbol(void * found, const char * name) {
+    return (PFN_vkVoidFunction) (void *) GetProcAddress((HMODULE) found, name);
+}
+
+static const char * problem(void) {
+    static _Thread_local char text[64];
+    snprintf(text, sizeof text, "%s: error %lu", NAME, GetLastError());
+    return text;
+}
+#else
+#include <dlfcn.h>
 
 #ifdef __APPLE__
 static const char * const NAMES[] = { "libvulkan.1.dylib", "libvulkan.dylib", "libMoltenVK.dylib" };
@@ -14,7 +38,6 @@ static const char * const NAMES[] = { "libvulkan.1.dylib", "libvulkan.dylib", "l
 static const char * const NAMES[] = { "libvulkan.so.1", "libvulkan.so" };
 #endif
 
-// libvulkan, or null. Opening it once more gives the same handle.
 static void * library(void) {
     static _Atomic(void *) opened;
     for (size_t i = 0; opened == NULL && i < sizeof NAMES / sizeof *NAMES; i++) {
@@ -23,14 +46,23 @@ static void * library(void) {
     return opened;
 }
 
+static PFN_vkVoidFunction symbol(void * found, const char * name) {
+    return (PFN_vkVoidFunction) dlsym(found, name);
+}
+
+static const char * problem(void) {
+    return dlerror();
+}
+#endif
+
 // Opens libvulkan. Returns null, or what the system says.
 const char * longhand_vulkan_open(void) {
-    return library() != NULL ? NULL : dlerror();
+    return library() != NULL ? NULL : problem();
 }
 
 static PFN_vkVoidFunction find(const char * name) {
     void * found = library();
-    return found != NULL ? (PFN_vkVoidFunction) dlsym(found, name) : NULL;
+    return found != NULL ? symbol(found, name) : NULL;
 }
 
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vkGetInstanceProcAddr(VkInstance instance, const char * name) {

@@ -23,7 +23,7 @@ struct Job {
 }
 
 /// Compiles the shader that the arguments name.
-pub fn run(arguments: Vec<String>) -> Result<()> {
+pub fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     let Job { input, output, vulkan, defines } = parse(arguments)?;
     let text = fs::read_to_string(&input).with_context(|| format!("cannot read {}", input.display()))?;
     // glslc includes files without being asked to. The first line is `#version`, which has to be the first.
@@ -52,9 +52,8 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
     fs::write(&output, bytes).with_context(|| format!("cannot write {}", output.display()))
 }
 
-fn parse(arguments: Vec<String>) -> Result<Job> {
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Job> {
     let (mut input, mut output, mut vulkan, mut defines) = (None, None, VulkanVersion::Vulkan1_2, Vec::new());
-    let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "-o" => output = arguments.next(),

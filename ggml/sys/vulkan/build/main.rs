@@ -3,7 +3,7 @@
 //! It needs the C++ headers of Vulkan (vulkan.hpp) and SPIR-V (spirv.hpp): Debian's `libvulkan-dev` and `spirv-headers`, or a
 //! folder that `scripts/vulkan/fetch.sh` makes. Headers of 1.3.239 are enough; those of 1.4.309 know the matrix units of today's
 //! GPUs. It needs neither libvulkan nor a GPU. The shaders are compiled by a `glslc` that knows all of ggml's extensions, where
-//! there is one, otherwise by the crate `glslang` ([`shaders`]).
+//! there is one, otherwise by the crate `glslang`, with the feature of that name ([`shaders`]).
 //!
 //! This is a crate of its own so that ggml itself is not compiled again with the feature.
 //!
@@ -14,6 +14,9 @@
 //! - `LONGHAND_CHECK=1`: nothing is compiled, as for Clippy; then nothing can be linked.
 
 #[cfg(feature = "vulkan")]
+#[path = "../../build/check.rs"]
+mod check;
+#[cfg(feature = "glslang")]
 mod glslc;
 #[cfg(feature = "vulkan")]
 mod shaders;
@@ -26,8 +29,11 @@ fn main() {
 #[cfg(feature = "vulkan")]
 fn main() -> anyhow::Result<()> {
     // ggml's generator of shaders starts this program once more, in the place of `glslc`.
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if !arguments.is_empty() { glslc::run(arguments) } else { backend::compile() }
+    #[cfg(feature = "glslang")]
+    if std::env::args().len() > 1 {
+        return glslc::run(std::env::args().skip(1));
+    }
+    backend::compile()
 }
 
 #[cfg(feature = "vulkan")]

@@ -105,9 +105,9 @@ pub fn compile(folder: &Path, sdk: Option<&Path>) -> Result<Shaders> {
 }
 
 impl Glslc {
-    /// A `glslc` that knows all of ggml's extensions, in the SDK or the path; else this program, see [`super::glslc`].
+    /// A `glslc` that knows all of ggml's extensions, in the SDK or the path; else this program, which has one in `glslc.rs`.
     fn find(folder: &Path, sdk: Option<&Path>) -> Result<Glslc> {
-        let in_sdk = sdk.map(|sdk| sdk.join("bin/glslc")).filter(|program| program.is_file());
+        let in_sdk = sdk.map(|sdk| sdk.join("bin/glslc").with_extension(env::consts::EXE_EXTENSION)).filter(|program| program.is_file());
         let program = in_sdk.unwrap_or("glslc".into());
         if let Some(version) = output_of(Command::new(&program).arg("--version"))
             && EXTENSIONS
@@ -116,6 +116,10 @@ impl Glslc {
         {
             return Ok(Glslc { program, version });
         }
+        ensure!(
+            cfg!(feature = "glslang"),
+            "there is no glslc that knows all of ggml's extensions\nhint: build with the feature `glslang`"
+        );
         Ok(Glslc {
             program: env::current_exe().context("this program has no path")?,
             version: CRATE.to_owned(),
