@@ -4,20 +4,25 @@
 # later. It uses NVIDIA GPUs where there are some, and starts where there is neither GPU nor driver. Then this looks at what
 # the file needs, and runs it where there is nothing else, on emulated CPUs, and from each package.
 #
-#     scripts/release.sh          # with CUDA: the first time two and a half hours of CPU time, later minutes
-#     scripts/release.sh --cpu    # without
+#     scripts/release.sh            # with CUDA and Vulkan: the first time two and a half hours of CPU time, later minutes
+#     scripts/release.sh --vulkan   # without CUDA: the first time ten minutes more than without both
+#     scripts/release.sh --cpu      # without GPUs
 #
 # Needs Python with pip, for the linker; on x86-64 qemu-user. LONGHAND_CUDA_ARCHS (default 86,89,90,120), NVCC and CUDA_HOME
-# as in ggml/sys/build/cuda.rs; without the latter two the toolkit is put into target/cuda-toolkit.
+# as in ggml/sys/build/cuda.rs; without the latter two the toolkit is put into target/cuda-toolkit. VULKAN_SDK as in
+# ggml/sys/vulkan/build/main.rs; without it the headers are put into target/tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fail() { printf 'release.sh: %s\n' "$*" >&2; exit 1; }
 
-features=portable,cuda
+features=portable,vulkan,cuda
+# Bytes of a package at most.
+limit=60000000
 case "${1:-}" in
     "") ;;
-    --cpu) features=portable ;;
+    --vulkan) features=portable,vulkan ;;
+    --cpu) features=portable limit=20000000 ;;
     *) fail "unknown argument $1" ;;
 esac
 target=${CARGO_TARGET_DIR:-target}
@@ -29,6 +34,10 @@ if [[ $features == *cuda* ]]; then
         export NVCC
     fi
     echo "compiling CUDA code for $LONGHAND_CUDA_ARCHS; progress in ${LONGHAND_CUDA_OBJECTS:-$target/cuda-objects}/build.log"
+fi
+
+if [[ $features == *vulkan* ]]; then
+    export VULKAN_SDK=${VULKAN_SDK:-$(scripts/vulkan/fetch.sh)}
 fi
 
 # The linker, see scripts/glibc/cc.sh.
@@ -91,8 +100,8 @@ packages=dist/packages
 rm -rf "$packages"
 packaging/build.sh "$file" "$packages"
 if [[ $features != *cuda* ]]; then
-    large=$(find "$packages" -type f -size +20000000c)
-    [ -z "$large" ] || fail "larger than 20 MB: $large"
+    large=$(find "$packages" -type f -size "+${limit}c")
+    [ -z "$large" ] || fail "larger than $((limit / 1000000)) MB: $large"
     printf '\ninstalled:\n'
     packaging/try.sh "$packages"
 fi
