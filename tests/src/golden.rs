@@ -292,13 +292,8 @@ impl Runner {
         let capacity = n + repeated.iter().map(|(tokens, _)| tokens.len()).max().unwrap_or(0);
         let [k, v] = [(); 2].map(|()| ctx.tensor(Type::F32, [shape.head_dim, capacity, shape.n_kv_heads]));
         let complete = GraphLane {
-            k,
-            v,
-            kv_heads: (0..shape.n_kv_heads as u32).collect(),
-            compensated: false,
             accumulated: Some(ctx.tensor(Type::F32, [capacity, shape.n_kv_heads])),
-            positions: None,
-            window: None,
+            ..GraphLane::new(k, v, (0..shape.n_kv_heads as u32).collect::<Vec<_>>())
         };
         let grams = rows.output.as_ref().map(|_| ctx.tensor(Type::F32, gram_shape(shape)));
         ctx.allocate(&self.backend(layer).buffer_type())?;

@@ -20,7 +20,7 @@ use crate::devices::placement::Place;
 use crate::devices::workspace::Workspace;
 use crate::files::codec::{Input, Output};
 use crate::kv::{
-    LaneValues, LayerRows, Layout, PolicyChoice, StateTensors, StoreOptions, read_rows,
+    LaneValues, LayerRows, Layout, PolicyChoice, StateTensors, StoreOptions, reach, read_rows,
     write_positions_in_order, write_rows,
 };
 use crate::{Engine, EngineError};
@@ -406,7 +406,7 @@ impl LayeredText {
             let states = self.scratch.state_rows(self.place(), spec, layer, before);
             let rows = LayerRows {
                 means: self.means.of_layer(layer).cloned(),
-                ..states.unwrap_or_else(|| rows.clone())
+                ..states.unwrap_or_else(|| rows.clone().reaching(reach(chunk.end())))
             };
             let graphs = self.forward.layer_graphs(layer, self.load_chunk(chunk)?, &rows, needed);
             let pass = Pass::new(graphs, workspace)?;

@@ -65,14 +65,10 @@ impl Scratch {
                 let positions = (first.alibi)
                     .then(|| RowPositions { all: ctx.tensor(Type::I32, [n * n_kv_heads]), first: 0 });
                 let lane = |layout: &&Layout| GraphLane {
-                    k: k.clone(),
-                    v: v.clone(),
-                    kv_heads: (0..n_kv_heads as u32).collect(),
-                    compensated: false,
                     accumulated: (layers.iter().any(|layer| layout.accumulates(*layer)))
                         .then(|| ctx.tensor(Type::F32, [n, n_kv_heads])),
                     positions: positions.clone(),
-                    window: None,
+                    ..GraphLane::new(k.clone(), v.clone(), (0..n_kv_heads as u32).collect::<Vec<_>>())
                 };
                 let of_stores: Vec<GraphLane> = layouts.iter().map(lane).collect();
                 layers.iter().for_each(|layer| lanes[*layer].clone_from(&of_stores));

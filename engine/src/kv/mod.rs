@@ -36,5 +36,5 @@ pub use policy::PolicyChoice;
 pub(crate) use store::snapshot::{read_rows, write_positions_in_order, write_rows};
 pub use store::{CompensationSums, Evictions, Store};
 pub(crate) use store::{HeadKeys, LayerForecast, making_room};
-pub(crate) use tensors::LayerTensors;
 pub use tensors::{AttentionRecorder, LayerRows, RowScorer, StateTensors, gram_shape};
+pub(crate) use tensors::{LayerTensors, reach};

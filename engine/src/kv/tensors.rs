@@ -93,13 +93,11 @@ impl LayerTensors {
                 false => tensor(layout.v_type, [shape.head_dim, lane.capacity, heads]),
             };
             let graph = GraphLane {
-                k,
-                v,
-                kv_heads: lane.kv_heads.as_slice().into(),
                 compensated: lane.compensated,
                 accumulated: lane.accumulates().then(|| tensor(Type::F32, [lane.capacity, heads, 1])),
                 positions,
                 window: lane.window,
+                ..GraphLane::new(k, v, lane.kv_heads.as_slice())
             };
             LaneTensors {
                 graph,
@@ -195,6 +193,15 @@ pub struct RowScorer {
     pub predictors: Tensor,
 }
 
+/// Of how many rows graphs read multiples, where they read rows that are not live: so few that they cost little, and enough for
+/// many decode steps before a graph must be built again.
+const REACH: usize = 1024;
+
+/// How far graphs read lanes in which `rows` rows will be live.
+pub(crate) fn reach(rows: usize) -> usize {
+    rows.next_multiple_of(REACH)
+}
+
 impl LayerRows {
     /// The rows of a store's layer: its lanes, what is recorded of it, and its state.
     pub(crate) fn new<'a>(
@@ -209,6 +216,14 @@ impl LayerRows {
             states: state.map(|state| [state.clone(), state.clone()]),
             means: None,
         }
+    }
+
+    /// The same rows, where they are read no further than [`reach`] says.
+    pub(crate) fn reaching(mut self, reach: usize) -> LayerRows {
+        for lane in &mut self.lanes {
+            lane.reach = lane.k.dim(1).min(reach);
+        }
+        self
     }
 
     /// The same rows, with what is recorded while a text is read a second time.

@@ -76,8 +76,9 @@ pub struct Session {
     last_text: LastText,
     /// For everything but decode steps.
     workspace: Workspace,
-    /// The graphs of a decode step, built once, and their memory. After a step that failed they are built again.
-    decode: Option<(Pass, Workspace)>,
+    /// The graphs of a decode step and their memory. They are built again after a step that failed, and where they do not read
+    /// as far as they must.
+    decode: Option<(Pass, DecodeMemory)>,
     compressing: Duration,
     work: ReadingWork,
     /// Of the text that was read last.
@@ -179,12 +180,14 @@ impl Session {
     fn run_answer(&mut self, tokens: &[u32], how: Advance, outputs: OutputTokens) -> Result<(), EngineError> {
         let run_alone = |session: &mut Session| session.run(tokens, how, outputs, Pass::read_logits_into);
         let Some(batch) = self.answering.clone() else { return run_alone(self) };
+        let reach = self.store.reach(tokens.len());
         let submitted = || SubmittedTokens {
             session: self.number,
+            reach,
             tokens: tokens.to_vec(),
             first: self.store.seen(),
             lanes: self.store.state(),
-            rows: self.forward.rows_of_layers(|layer| self.rows(layer, how, outputs)),
+            rows: self.forward.rows_of_layers(|layer| self.rows(layer, reach, how, outputs)),
         };
         match batch.submit(submitted) {
             Computed::Together(logits) => self.next_logits = logits?,
@@ -229,8 +232,8 @@ impl Session {
     }
 
     /// What tokens that are computed in this way read and write of a layer.
-    fn rows(&self, layer: usize, how: Advance, outputs: OutputTokens) -> LayerRows {
-        let mut rows = self.store.rows(layer);
+    fn rows(&self, layer: usize, reach: usize, how: Advance, outputs: OutputTokens) -> LayerRows {
+        let mut rows = self.store.rows(layer).reaching(reach);
         if let Some(attention) = &self.attention {
             attention.record(layer, how.is_answer(), outputs, &mut rows);
         }
@@ -242,21 +245,24 @@ impl Session {
         self.forward.with_int8(self.options.int8)
     }
 
-    /// The graphs that compute so many tokens. Those of a decode step, which are built once, come with their memory.
+    /// The graphs that compute so many tokens. Those of a decode step, which serve many, come with their memory.
     fn pass(
         &mut self,
         how: Advance,
         n: usize,
         outputs: OutputTokens,
-    ) -> Result<(Pass, Option<Workspace>), EngineError> {
-        let decode = self.decode.take();
-        let graphs =
-            |forward: &Forward| forward.model_graphs(n, outputs, |layer| self.rows(layer, how, outputs));
+    ) -> Result<(Pass, Option<DecodeMemory>), EngineError> {
+        let (decode, reach) = (self.decode.take(), self.store.reach(n));
+        let graphs = |forward: &Forward| {
+            forward.model_graphs(n, outputs, |layer| self.rows(layer, reach, how, outputs))
+        };
         match (how, decode) {
-            (Advance::Step, Some((pass, memory))) => Ok((pass, Some(memory))),
-            (Advance::Step, None) => {
-                let mut memory = Workspace::new(&self.engine.backends);
-                Ok((Pass::new(graphs(&self.forward), &mut memory)?, Some(memory)))
+            (Advance::Step, Some((pass, memory))) if memory.reach == reach => Ok((pass, Some(memory))),
+            (Advance::Step, before) => {
+                drop(before);
+                let mut workspace = Workspace::new(&self.engine.backends);
+                let pass = Pass::new(graphs(&self.forward), &mut workspace)?;
+                Ok((pass, Some(DecodeMemory { workspace, reach })))
             }
             (Advance::Draft | Advance::Chunk { .. }, decode) => {
                 let graphs = match how.is_answer() {
@@ -268,6 +274,13 @@ impl Session {
             }
         }
     }
+}
+
+/// The memory of a decode step's graphs.
+struct DecodeMemory {
+    workspace: Workspace,
+    /// As [`Store::reach`].
+    reach: usize,
 }
 
 impl Session {
@@ -771,7 +784,7 @@ impl Session {
 
     /// Bytes of compute buffers held now.
     pub fn compute_bytes(&self) -> usize {
-        let workspaces = self.decode.iter().map(|(_, workspace)| workspace).chain([&self.workspace]);
+        let workspaces = self.decode.iter().map(|(_, memory)| &memory.workspace).chain([&self.workspace]);
         workspaces.map(Workspace::bytes).sum()
     }
 }

@@ -89,6 +89,7 @@ pub(super) fn check_lane(lane: &GraphLane, n_kv_heads: usize) -> Check {
     ensure(lane.kv_heads.len() == heads, || {
         format!("the keys {:?} are those of {} KV heads", lane.k, lane.kv_heads.len())
     })?;
+    ensure((1..=capacity).contains(&lane.reach), || format!("{} of {capacity} rows are read", lane.reach))?;
     check_heads("KV head", &lane.kv_heads, n_kv_heads)?;
     lane.accumulated.iter().try_for_each(|accumulated| check_accumulated(lane, accumulated))?;
     ensure(lane.window.is_none_or(|tokens| tokens > 0 && !lane.compensated), || {

@@ -64,13 +64,25 @@ pub struct GraphLane {
     /// Tokens that a query sees, its own included, in a layer with a sliding window; the same for all lanes of the
     /// layer. Without positions the rows must lie in order. Layers with ALiBi have no windows.
     pub window: Option<usize>,
+    /// From 1 to the capacity: rows that the portable form reads, which reads rows that are not live, too. There may be no more
+    /// live rows then, new ones included. Own kernels know how many are live.
+    pub reach: usize,
 }
 
 impl GraphLane {
-    /// A lane of a layer without a window: not compensated, without accumulated attention and positions.
+    /// A lane of a layer without a window: not compensated, without accumulated attention and positions. All rows are read.
     pub fn new(k: Tensor, v: Tensor, kv_heads: impl Into<Arc<[u32]>>) -> GraphLane {
-        let kv_heads = kv_heads.into();
-        GraphLane { k, v, kv_heads, compensated: false, accumulated: None, positions: None, window: None }
+        let (kv_heads, reach) = (kv_heads.into(), k.dim(1));
+        GraphLane {
+            k,
+            v,
+            kv_heads,
+            compensated: false,
+            accumulated: None,
+            positions: None,
+            window: None,
+            reach,
+        }
     }
 
     /// Whether values are in the rows of keys.

@@ -12,8 +12,8 @@ pub(crate) fn append(ctx: &Context, Append { k, v, lanes, inputs }: Append) -> T
     let n = k.dim(2);
     let mut written = Vec::new();
     for (number, lane) in lanes.iter().enumerate() {
-        let capacity = lane.k.dim(1);
-        let rows = ctx.row_numbers(&live_rows(ctx, inputs, number), n, capacity);
+        // Rows that attention does not read are not written.
+        let rows = ctx.row_numbers(&live_rows(ctx, inputs, number), n, lane.reach);
         for (to, from) in lane.tensors().zip([k, v]) {
             written.push(ctx.set_rows(to, &take_heads(ctx, from, &lane.kv_heads), &rows));
         }

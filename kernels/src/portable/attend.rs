@@ -60,9 +60,14 @@ struct LaneCall<'a> {
 type OfHeads = (Tensor, Vec<u32>);
 
 impl LaneCall<'_> {
-    /// Keys or values after the appended rows.
+    /// The keys or values that are read, after the appended rows: `[head_dim, reach, heads]`.
     fn rows(&self, tensor: &Tensor) -> Tensor {
-        self.ctx.after(tensor, &[self.appended.node])
+        self.ctx.rows(&self.ctx.after(tensor, &[self.appended.node]), 0, self.reach())
+    }
+
+    /// Rows that are read: all where they have positions, which lie without gaps.
+    fn reach(&self) -> usize {
+        if self.lane.positions.is_some() { self.lane.k.dim(1) } else { self.lane.reach }
     }
 
     /// The queries of these heads and tokens: `[head_dim, n, heads]`.
@@ -70,7 +75,8 @@ impl LaneCall<'_> {
         take_heads_of(self.ctx, self.heads.q, heads, &tokens.tokens)
     }
 
-    /// The tokens in parts whose intermediate tensors have `elements` for each token.
+    /// The tokens in parts whose intermediate tensors have `elements` for each token, if the whole lane is read: as many parts
+    /// and as much memory as were planned.
     fn token_parts(&self, elements: usize) -> Vec<Queries<'_>> {
         let n_q = self.heads.q.dim(2);
         let part = |tokens| Queries { live: self.live, added: self.appended.rows, n_q, tokens };
@@ -94,7 +100,7 @@ impl LaneCall<'_> {
 
     /// Attention in one operation, whose mask is the same for all heads.
     fn at_once(&self) -> OfHeads {
-        let (ctx, lane, capacity) = (self.ctx, self.lane, self.lane.k.dim(1));
+        let (ctx, lane) = (self.ctx, self.lane);
         let heads = query_heads(&lane.kv_heads, self.shape.group);
         let rows = [&lane.k, &lane.v].map(|tensor| self.rows(tensor));
         let logits = Logits { scale: self.shape.scale, softcap: self.shape.softcap };
@@ -103,9 +109,9 @@ impl LaneCall<'_> {
             Some(shift) => ctx.add(&sink_logits, &shift.of_others),
             None => sink_logits,
         });
-        let attended: Vec<Tensor> = (self.token_parts(capacity).iter())
+        let attended: Vec<Tensor> = (self.token_parts(lane.k.dim(1)).iter())
             .map(|tokens| {
-                let mask = tokens.hidden(ctx, capacity, lane.window);
+                let mask = tokens.hidden(ctx, self.reach(), lane.window);
                 let mask = shift.as_ref().map_or(mask.clone(), |shift| shift.add_to(ctx, &mask));
                 let q = self.queries(&heads, tokens);
                 let mask = ctx.cast(&mask, Type::F16);
@@ -120,12 +126,13 @@ impl LaneCall<'_> {
         let (ctx, lane, [d, capacity, count, _]) = (self.ctx, self.lane, self.lane.k.shape().0);
         let rows = [&lane.k, &lane.v].map(|tensor| self.rows(tensor));
         let numbers: Vec<u32> = (0..count as u32).collect();
-        let most = (MAX_ELEMENTS / (d * capacity)).max(1);
+        // Blocks are decoded where they lie without gaps.
+        let has_gaps = self.reach() < capacity && lane.v.ty().block_elements() > 1;
+        let most = if has_gaps { 1 } else { (MAX_ELEMENTS / (d * capacity)).max(1) };
         let of_run = |run: std::ops::Range<usize>| {
             let heads = query_heads(&lane.kv_heads[run.clone()], self.shape.group);
             let [k, v] = [&rows[0], &rows[1]].map(|rows| head_rows(ctx, rows, run.clone()));
-            // f32, because the product would round the weights to the type of the values otherwise. Blocks are decoded
-            // where they lie without gaps.
+            // f32, because the product would round the weights to the type of the values otherwise.
             let v = if v.ty() == Type::F32 { v } else { ctx.cast(&v, Type::F32) };
             let v = ctx.transposed(&v);
             let sink_logits = self.sink_logits(&heads);
@@ -143,21 +150,21 @@ impl LaneCall<'_> {
         runs(&numbers, most).into_iter().map(of_run).collect()
     }
 
-    /// The mask of query heads `[capacity, n, heads]`, those of the lane's KV heads `run`.
+    /// The mask of query heads `[reach, n, heads]`, those of the lane's KV heads `run`.
     fn mask_of_heads(&self, heads: &[u32], run: std::ops::Range<usize>, tokens: &Queries) -> Tensor {
-        let (ctx, lane, capacity) = (self.ctx, self.lane, self.lane.k.dim(1));
+        let (ctx, lane, reach) = (self.ctx, self.lane, self.reach());
         let Some(positions) = &lane.positions else {
-            let hidden = tokens.hidden(ctx, capacity, lane.window);
+            let hidden = tokens.hidden(ctx, reach, lane.window);
             let log_weight = self.log_weight.as_ref();
-            let of_entry = log_weight.map(|weight| of_first_row(ctx, weight, capacity));
+            let of_entry = log_weight.map(|weight| of_first_row(ctx, weight, reach));
             return of_entry.map_or(hidden.clone(), |of_entry| ctx.add(&hidden, &of_entry));
         };
-        let hidden = tokens.hidden(ctx, capacity, None);
-        let of_rows = row_positions(ctx, positions, capacity, run, self.appended.node);
+        let hidden = tokens.hidden(ctx, reach, None);
+        let of_rows = row_positions(ctx, positions, reach, run, self.appended.node);
         // A query is where the last row is that it sees: in every head.
-        let of_first = row_positions(ctx, positions, capacity, 0..1, self.appended.node);
-        let last = ctx.bounded_rows(&tokens.last_rows(ctx), capacity);
-        let of_queries = ctx.get_rows(&ctx.reshape(&of_first, [1, capacity]), &last);
+        let of_first = row_positions(ctx, positions, reach, 0..1, self.appended.node);
+        let last = ctx.bounded_rows(&tokens.last_rows(ctx), reach);
+        let of_queries = ctx.get_rows(&ctx.reshape(&of_first, [1, reach]), &last);
         let distances = distances(ctx, &of_rows, &of_queries);
         let biases = match (self.slopes, lane.window) {
             (Some(slopes), _) => alibi(ctx, &distances, slopes, heads, None),

@@ -21,6 +21,7 @@ mod not_finite;
 mod placements;
 mod policies_of_models;
 mod prediction;
+mod reach;
 mod reconstruction;
 mod recurrent;
 mod rotation;

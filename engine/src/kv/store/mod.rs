@@ -28,7 +28,7 @@ use super::LaneValues;
 use super::layout::{LaneLayout, Layout};
 use super::policy::{Event, LaneStatus};
 use super::tensors::{
-    AttentionRecorder, LaneTensors, LayerRows, LayerTensors, RecordedTensors, StateTensors,
+    AttentionRecorder, LaneTensors, LayerRows, LayerTensors, RecordedTensors, StateTensors, reach,
 };
 use crate::devices::backends::Backends;
 use crate::{EngineError, Hint};
@@ -422,6 +422,14 @@ impl Store {
         let layer = &self.layers[layer];
         let lanes = layer.lanes.iter().map(|lane| (&lane.graph, &lane.layout));
         LayerRows::new(lanes, &layer.recorded, layer.state.as_ref())
+    }
+
+    /// How far graphs of the next `n` tokens read lanes, where they read rows that are not live; to their ends where
+    /// none do.
+    pub fn reach(&self, n: usize) -> usize {
+        let whole = self.layers.iter().filter(|layer| layer.form.reads_whole_lanes());
+        let live = whole.flat_map(|layer| &layer.lanes).map(|lane| lane.state.live).max();
+        live.map_or(usize::MAX, |live| reach(live + n))
     }
 
     /// What is recorded of a layer's attention during exact prefill, while its complete rows are in

@@ -111,6 +111,8 @@ struct Waiting {
 pub(in crate::session) struct SubmittedTokens {
     /// The session's number.
     pub(in crate::session) session: u64,
+    /// How far its lanes are read.
+    pub(in crate::session) reach: usize,
     pub(in crate::session) tokens: Vec<u32>,
     /// The position of the first.
     pub(in crate::session) first: usize,
@@ -127,8 +129,8 @@ impl SubmittedTokens {
 
 /// The graphs of a pass, and their memory.
 struct Graphs {
-    /// With the sessions and how many tokens they compute.
-    pass: Option<(Vec<(u64, usize)>, Pass)>,
+    /// With the sessions, how many tokens they compute, and how far their lanes are read.
+    pass: Option<(Vec<(u64, usize, usize)>, Pass)>,
     memory: Workspace,
 }
 
@@ -247,7 +249,7 @@ impl Batch {
             Err(TryLockError::WouldBlock) => None,
         };
         if let Some(mut graphs) = graphs {
-            graphs.pass.take_if(|(of, _)| of.iter().any(|(other, _)| *other == session));
+            graphs.pass.take_if(|(of, _)| of.iter().any(|(other, ..)| *other == session));
         }
         self.changed.notify_all();
     }
@@ -324,8 +326,8 @@ impl Batch {
     /// The pass that computes what was submitted: the last one, where it does.
     fn pass<'a>(&self, graphs: &'a mut Graphs, next: &[Waiting]) -> Result<&'a Pass, EngineError> {
         let Graphs { pass, memory } = graphs;
-        let of = |waiting: &Waiting| (waiting.tokens.session, waiting.tokens.tokens.len());
-        let of: Vec<(u64, usize)> = next.iter().map(of).collect();
+        let of = |Waiting { tokens, .. }: &Waiting| (tokens.session, tokens.tokens.len(), tokens.reach);
+        let of: Vec<(u64, usize, usize)> = next.iter().map(of).collect();
         let built = match pass.take_if(|(before, _)| *before == of) {
             Some(same) => same,
             None => {

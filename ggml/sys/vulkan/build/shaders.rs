@@ -107,7 +107,9 @@ pub fn compile(folder: &Path, sdk: Option<&Path>) -> Result<Shaders> {
 impl Glslc {
     /// A `glslc` that knows all of ggml's extensions, in the SDK or the path; else this program, which has one in `glslc.rs`.
     fn find(folder: &Path, sdk: Option<&Path>) -> Result<Glslc> {
-        let in_sdk = sdk.map(|sdk| sdk.join("bin/glslc").with_extension(env::consts::EXE_EXTENSION)).filter(|program| program.is_file());
+        let in_sdk = sdk
+            .map(|sdk| sdk.join("bin/glslc").with_extension(env::consts::EXE_EXTENSION))
+            .filter(|program| program.is_file());
         let program = in_sdk.unwrap_or("glslc".into());
         if let Some(version) = output_of(Command::new(&program).arg("--version"))
             && EXTENSIONS
