@@ -1,8 +1,8 @@
 //! The GPU of a Mac, by Metal, and why there is none. ggml's operations alone are computed there.
 //!
 //! ggml takes the GPU that is macOS's default. It is described without ggml, which compiles its kernels as soon as it is asked for
-//! devices. `ggml/sys/metal/metal.cpp` has what guards ggml's backend. A backend whose computation failed computes nothing any
-//! more; a new one does.
+//! devices. `ggml/sys/metal/metal.cpp` has what guards ggml's backend. A backend whose computation failed on the GPU computes
+//! nothing any more; a new one does.
 
 use crate::PortableGpu;
 #[cfg(feature = "metal")]

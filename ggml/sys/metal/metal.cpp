@@ -1,14 +1,19 @@
 // ggml's Metal backend, behind a guard:
 // - A computation that failed on the GPU is an error of that computation. ggml finds out when it waits, and says so at the next.
-// - C++ exceptions, of main memory that is short, stop here.
+// - C++ exceptions stop here: of main memory that is short, and of a kernel that macOS did not compile, for which ggml would end the
+//   program. Such a computation stays in the queue that all backends share, unfinished. So none computes any more.
 // - What ggml would give up for is refused before: a GPU that is not there, attention for which it has no kernel, and memory that
 //   the processor does not share, to which it cannot copy from any address.
+//
+// All is encoded by the thread that computes: no other could pass an exception on. Segments of a graph are too short for a second one.
 //
 // Operations are not fused. Where ggml fuses some, it has its scheduler keep their operands longer; there is no scheduler here.
 
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "metal.h"
@@ -31,17 +36,69 @@ static ggml_backend_buffer_t guarded_alloc(ggml_backend_buffer_type_t type, size
     }
 }
 
+static void write(char * to, size_t size, const char * text) {
+    snprintf(to, size, "%s", text);
+}
+
+// Why the queue of all backends is not usable any more; empty while it is.
+struct Queue {
+    std::mutex mutex;
+    char       problem[256] = "";
+
+    // Writes the problem, if there is one.
+    bool has_problem(char * why, size_t size) {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (problem[0] != 0) {
+            write(why, size, problem);
+        }
+        return problem[0] != 0;
+    }
+
+    void set_problem(const char * text) {
+        std::lock_guard<std::mutex> lock(mutex);
+        snprintf(problem, sizeof(problem), "MTL0: %s; this lasts until the program is started again", text);
+    }
+};
+
+static Queue & queue() {
+    static Queue * const the_queue = new Queue;  // never destroyed: other threads may compute when the program ends
+    return *the_queue;
+}
+
+extern "C" {
+
+void longhand_metal_set_pipeline(ggml_metal_encoder_t encoder, ggml_metal_pipeline_with_params pipeline);
+
+void ggml_metal_encoder_set_pipeline(ggml_metal_encoder_t encoder, ggml_metal_pipeline_with_params pipeline) {
+    if (pipeline.pipeline == nullptr) {
+        throw std::runtime_error("macOS did not compile a kernel");
+    }
+    longhand_metal_set_pipeline(encoder, pipeline);
+}
+
+// Whether a backend computes nothing any more; then also its name, and why.
+bool longhand_metal_problem(ggml_backend_t backend, char * why, size_t size) {
+    return queue().has_problem(why, size) || longhand_metal_error(backend, why, size);
+}
+
+}  // extern "C"
+
 // Returns when all is computed, or has failed.
 static ggml_status guarded_compute(ggml_backend_t backend, ggml_cgraph * graph) {
+    char why[1];
+    if (longhand_metal_problem(backend, why, sizeof(why))) {
+        return GGML_STATUS_FAILED;
+    }
     try {
         const ggml_status status = ggml_backend_metal_graph_compute(backend, graph);
         ggml_backend_metal_synchronize(backend);
-        char why[1];
         return longhand_metal_problem(backend, why, sizeof(why)) ? GGML_STATUS_FAILED : status;
+    } catch (const std::exception & error) {
+        queue().set_problem(error.what());
     } catch (...) {
-        longhand_metal_lose(backend);
-        return GGML_STATUS_FAILED;
+        queue().set_problem("an unknown exception");
     }
+    return GGML_STATUS_FAILED;
 }
 
 static void guarded_free(ggml_backend_t backend) {
@@ -69,12 +126,11 @@ static bool guarded_supports_op(ggml_backend_dev_t device, const ggml_tensor * n
     }
 }
 
-static void write(char * to, size_t size, const char * text) {
-    snprintf(to, size, "%s", text);
-}
-
 // The backend of the GPU; null where it cannot be used. The first call compiles ggml's kernels.
 ggml_backend_t longhand_metal_backend(char * why, size_t size) {
+    if (queue().has_problem(why, size)) {
+        return nullptr;
+    }
     try {
         static std::mutex mutex;
         std::lock_guard<std::mutex> lock(mutex);
@@ -105,6 +161,7 @@ ggml_backend_t longhand_metal_backend(char * why, size_t size) {
             write(why, size, "ggml does not start it");
             return nullptr;
         }
+        ggml_backend_metal_set_n_cb(backend, 0);
         // Without the asynchronous functions, ggml uses the others.
         ggml_backend_i functions{};
         functions.get_name      = backend->iface.get_name;

@@ -22,6 +22,7 @@ struct longhand_metal_device {
 
 bool           longhand_metal_describe(struct longhand_metal_device * device);
 ggml_backend_t longhand_metal_backend(char * why, size_t size);
+bool           longhand_metal_error(ggml_backend_t backend, char * why, size_t size);
 bool           longhand_metal_problem(ggml_backend_t backend, char * why, size_t size);
 void           longhand_metal_lose(ggml_backend_t backend);
 

@@ -24,7 +24,7 @@ bool longhand_metal_describe(struct longhand_metal_device * device) {
 }
 
 // Whether a computation of a backend has failed; then also the backend's name, and why. It computes nothing any more.
-bool longhand_metal_problem(ggml_backend_t backend, char * why, size_t size) {
+bool longhand_metal_error(ggml_backend_t backend, char * why, size_t size) {
     const ggml_metal_t context = backend->context;
     if (!context->has_error) {
         return false;
@@ -43,7 +43,7 @@ bool longhand_metal_problem(ggml_backend_t backend, char * why, size_t size) {
     return true;
 }
 
-// Makes a backend fail: for tests, and where a computation was left in the middle.
+// Makes a backend fail, for tests.
 void longhand_metal_lose(ggml_backend_t backend) {
     const ggml_metal_t context = backend->context;
     context->has_error         = true;

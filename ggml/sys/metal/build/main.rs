@@ -36,17 +36,17 @@ mod backend {
     const HINT: &str = "compiling ggml's Metal backend failed\nhint: it needs Apple's clang and the frameworks of macOS: \
                         `xcode-select --install` installs both";
 
-    /// ggml-metal's files as its CMake file lists them, but for those that metal.cpp and metal.m include.
+    /// ggml-metal's files as its CMake file lists them, but for those that our own files include.
     const CPP: &[&str] =
         &["ggml-metal-common.cpp", "ggml-metal-fusion.cpp", "ggml-metal-ops.cpp", "ggml-metal-tuning.cpp"];
-    const OBJECTIVE_C: &[&str] = &["ggml-metal-device.m"];
+    const OBJECTIVE_C: &[&str] = &["device.m", "metal.m"];
 
     /// ggml needs the first three. Without the last, macOS shows a program that has no windows no GPU.
     const FRAMEWORKS: &[&str] = &["Foundation", "Metal", "MetalKit", "CoreGraphics"];
 
     pub fn compile() -> Result<()> {
         println!("cargo:rerun-if-env-changed=SDKROOT");
-        for input in ["build", "metal.cpp", "metal.h", "metal.m"] {
+        for input in ["build", "device.m", "metal.cpp", "metal.h", "metal.m"] {
             println!("cargo:rerun-if-changed={input}");
         }
         if super::check::is_check() {
@@ -77,8 +77,7 @@ mod backend {
         cpp.file("metal.cpp").files(CPP.iter().map(|file| metal.join(file)));
         cpp.try_compile("ggml_metal_cpp").context(HINT)?;
         let mut objective_c = build(false);
-        objective_c.file("metal.m").files(OBJECTIVE_C.iter().map(|file| metal.join(file)));
-        objective_c.file(assembly);
+        objective_c.files(OBJECTIVE_C).file(assembly);
         objective_c.try_compile("ggml_metal_objc").context(HINT)?;
         for framework in FRAMEWORKS {
             println!("cargo:rustc-link-lib=framework={framework}");

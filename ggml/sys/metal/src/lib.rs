@@ -1,4 +1,4 @@
-//! Our C functions around ggml's Metal backend (`metal.cpp`, `metal.m`). The crate `ggml` is the safe wrapper; nothing else calls
+//! Our C functions around ggml's Metal backend (`metal.cpp`, `metal.m`, `device.m`). The crate `ggml` is the safe wrapper; nothing else calls
 //! these functions. Empty without the feature `metal`.
 
 #![cfg(feature = "metal")]
@@ -27,7 +27,7 @@ unsafe extern "C" {
     pub fn longhand_metal_describe(device: *mut longhand_metal_device) -> bool;
     /// A new backend of the GPU; null where it cannot be used. The first call compiles ggml's kernels.
     pub fn longhand_metal_backend(why: *mut c_char, size: usize) -> ggml_backend_t;
-    /// Whether a computation of this backend has failed; then also its name, and why.
+    /// Whether this backend computes nothing any more, because a computation failed; then also its name, and why.
     pub fn longhand_metal_problem(backend: ggml_backend_t, why: *mut c_char, size: usize) -> bool;
     /// Makes the backend fail, for tests.
     pub fn longhand_metal_lose(backend: ggml_backend_t);
