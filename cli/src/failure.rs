@@ -118,7 +118,10 @@ impl Hinted for EngineError {
             | EngineError::IncompleteProfile { .. }
             | EngineError::Sampling(_)
             | EngineError::Compute(
-                ggml::Error::NoCuda(_) | ggml::Error::NoVulkan(_) | ggml::Error::NoSuchGpu { .. },
+                ggml::Error::NoCuda(_)
+                | ggml::Error::NoMetal(_)
+                | ggml::Error::NoVulkan(_)
+                | ggml::Error::NoSuchGpu { .. },
             ) => 2,
             #[cfg(feature = "rpc")]
             EngineError::Compute(ggml::Error::NoSuchRpcDevice { .. }) => 2,

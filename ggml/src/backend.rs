@@ -72,6 +72,9 @@ enum Device {
     /// A GPU.
     #[cfg(feature = "cuda")]
     Cuda(Stream),
+    /// The GPU that ggml's Metal backend computes on.
+    #[cfg(feature = "metal")]
+    Metal,
     /// A GPU that ggml's Vulkan backend computes on.
     #[cfg(feature = "vulkan")]
     Vulkan,
@@ -186,6 +189,8 @@ impl Backend {
     pub fn has_own_operations(&self) -> bool {
         match self.device {
             Some(Device::Portable) => false,
+            #[cfg(feature = "metal")]
+            Some(Device::Metal) => false,
             #[cfg(feature = "vulkan")]
             Some(Device::Vulkan) => false,
             #[cfg(feature = "rpc")]
@@ -254,6 +259,23 @@ impl Backend {
         Err(crate::NoCuda::NotBuilt.into())
     }
 
+    /// GPU number `index` of [`metal::devices`](crate::metal::devices), of whose memory at most `memory` bytes are allocated.
+    ///
+    /// # Errors
+    /// Where there is no such GPU, or it cannot be used.
+    #[cfg(feature = "metal")]
+    pub fn metal(index: usize, memory: Option<usize>) -> Result<Backend, Error> {
+        let mut backend = Backend::new(crate::metal::start(index)?, None, memory);
+        backend.device = Some(Device::Metal);
+        Ok(backend)
+    }
+
+    /// Without the feature `metal` there is no GPU.
+    #[cfg(not(feature = "metal"))]
+    pub fn metal(_: usize, _: Option<usize>) -> Result<Backend, Error> {
+        Err(crate::NoMetal::NotBuilt.into())
+    }
+
     /// GPU number `index` of [`vulkan::devices`](crate::vulkan::devices), of whose memory at most `memory` bytes are allocated.
     ///
     /// # Errors
@@ -271,13 +293,18 @@ impl Backend {
         Err(crate::NoVulkan::NotBuilt.into())
     }
 
-    /// Makes the GPU of a Vulkan backend fail.
-    #[cfg(feature = "vulkan")]
+    /// Makes the GPU of a Metal or Vulkan backend fail.
+    #[cfg(any(feature = "metal", feature = "vulkan"))]
     #[doc(hidden)]
     pub fn lose(&self) {
-        if let Some(Device::Vulkan) = self.device {
+        match self.device {
+            #[cfg(feature = "metal")]
+            // SAFETY: a live Metal backend.
+            Some(Device::Metal) => unsafe { ggml_metal_sys::longhand_metal_lose(self.raw.as_ptr()) },
+            #[cfg(feature = "vulkan")]
             // SAFETY: a live Vulkan backend.
-            unsafe { ggml_vulkan_sys::longhand_vulkan_lose(self.raw.as_ptr()) };
+            Some(Device::Vulkan) => unsafe { ggml_vulkan_sys::longhand_vulkan_lose(self.raw.as_ptr()) },
+            _ => {}
         }
     }
 
@@ -431,8 +458,14 @@ impl Backend {
             match &self.device {
                 None => self.compute_segment(nodes, nodes.numbers.clone(), 0),
                 Some(Device::Portable) => self.compute_in_segments(nodes, watch, || Ok(())),
+                #[cfg(feature = "metal")]
+                Some(Device::Metal) => self.compute_guarded(nodes, watch, || crate::metal::check(self.raw)),
                 #[cfg(feature = "vulkan")]
-                Some(Device::Vulkan) => self.compute_on_vulkan(nodes, watch),
+                Some(Device::Vulkan) => {
+                    // SAFETY: a live backend; the type is never freed.
+                    let memory = unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) };
+                    self.compute_guarded(nodes, watch, || crate::vulkan::check_memory(memory))
+                }
                 Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), watch),
                 #[cfg(feature = "cuda")]
                 Some(Device::Cuda(stream)) => {
@@ -533,18 +566,21 @@ impl Backend {
         }
     }
 
-    /// Computes a graph on a GPU by Vulkan: in segments if it may be interrupted.
-    #[cfg(feature = "vulkan")]
-    fn compute_on_vulkan(&self, nodes: &GraphNodes, watch: Option<&Watch>) -> Result<(), Error> {
-        // SAFETY: a live backend; the type is never freed.
-        let memory = unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) };
-        // What ggml says of a failure is less than what the driver said.
-        let check = |result: Result<(), Error>| crate::vulkan::check_memory(memory).and(result);
-        check(Ok(()))?;
-        match watch {
-            Some(_) => check(self.compute_in_segments(nodes, watch, || Ok(()))),
-            None => check(self.compute_segment(nodes, nodes.numbers.clone(), 0)),
-        }
+    /// Computes a graph on a GPU that has a guard, in segments if it may be interrupted. `check` gives the driver's reason where
+    /// the GPU has failed: ggml's says less.
+    #[cfg(any(feature = "metal", feature = "vulkan"))]
+    fn compute_guarded(
+        &self,
+        nodes: &GraphNodes,
+        watch: Option<&Watch>,
+        check: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        check()?;
+        let computed = match watch {
+            Some(_) => self.compute_in_segments(nodes, watch, || Ok(())),
+            None => self.compute_segment(nodes, nodes.numbers.clone(), 0),
+        };
+        check().and(computed)
     }
 
     /// Computes a graph of ggml's nodes, some at a time, so that it can be interrupted where ggml's backend cannot.

@@ -169,6 +169,9 @@ pub enum Error {
     /// CUDA cannot be used.
     #[error("{0}")]
     NoCuda(#[from] crate::NoCuda),
+    /// Metal cannot be used.
+    #[error("{0}")]
+    NoMetal(#[from] crate::NoMetal),
     /// Vulkan cannot be used.
     #[error("{0}")]
     NoVulkan(#[from] crate::NoVulkan),

@@ -6,32 +6,9 @@
 //! ggml takes dedicated and integrated GPUs, and leaves out drivers that compute on the CPU. The environment variable
 //! `GGML_VK_VISIBLE_DEVICES` names others by the driver's numbers, such as `0,2`.
 
-#[cfg(feature = "vulkan")]
-use crate::Error;
+use crate::PortableGpu;
 #[cfg(feature = "vulkan")]
 pub(crate) use found::{check_memory, start};
-
-/// A GPU that Vulkan computes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VulkanDevice {
-    /// Its number among those that ggml takes.
-    pub index: usize,
-    /// The driver's name for it.
-    pub name: String,
-    /// Bytes of its memory.
-    pub total: u64,
-    /// Bytes that are free; all where the driver does not say.
-    pub free: u64,
-    /// Whether it is part of the processor, and shares main memory with it.
-    pub is_integrated: bool,
-}
-
-impl VulkanDevice {
-    /// Whether it is no GPU but Mesa's driver that computes on the CPU, which `GGML_VK_VISIBLE_DEVICES` may have named.
-    pub fn is_lavapipe(&self) -> bool {
-        self.name.contains("llvmpipe")
-    }
-}
 
 /// What to do where libvulkan is missing.
 const REMEDY: &str = if cfg!(windows) {
@@ -69,7 +46,7 @@ pub enum NoVulkan {
 ///
 /// # Errors
 /// Where Vulkan cannot be used, or shows no GPU.
-pub fn devices() -> Result<Vec<VulkanDevice>, NoVulkan> {
+pub fn devices() -> Result<Vec<PortableGpu>, NoVulkan> {
     #[cfg(not(feature = "vulkan"))]
     return Err(NoVulkan::NotBuilt);
     #[cfg(feature = "vulkan")]
@@ -79,29 +56,16 @@ pub fn devices() -> Result<Vec<VulkanDevice>, NoVulkan> {
 /// What is only there with the feature.
 #[cfg(feature = "vulkan")]
 mod found {
-    use std::ffi::{CStr, c_char};
+    use std::ffi::CStr;
     use std::ptr::NonNull;
 
     use ggml_vulkan_sys as vulkan;
 
-    use super::{Error, NoVulkan, VulkanDevice};
+    use super::NoVulkan;
+    use crate::portable_gpu::{reason, text};
+    use crate::{Error, PortableGpu};
 
-    /// Calls a function that writes a reason where it fails; the reason is returned.
-    fn reason(call: impl FnOnce(*mut c_char, usize) -> bool) -> Result<(), String> {
-        let mut why = [0 as c_char; 512];
-        match call(why.as_mut_ptr(), why.len()) {
-            true => Ok(()),
-            false => Err(text(&why)),
-        }
-    }
-
-    /// A string that C wrote.
-    fn text(characters: &[c_char]) -> String {
-        let bytes: Vec<u8> = characters.iter().map(|character| *character as u8).collect();
-        CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
-    }
-
-    pub(super) fn devices() -> Result<Vec<VulkanDevice>, NoVulkan> {
+    pub(super) fn devices() -> Result<Vec<PortableGpu>, NoVulkan> {
         crate::listen();
         // SAFETY: takes nothing.
         let message = unsafe { vulkan::longhand_vulkan_open() };
@@ -120,13 +84,13 @@ mod found {
         (0..count).map(describe).collect()
     }
 
-    fn describe(index: usize) -> Result<VulkanDevice, NoVulkan> {
+    fn describe(index: usize) -> Result<PortableGpu, NoVulkan> {
         let mut device =
             vulkan::longhand_vulkan_device { name: [0; 256], total: 0, free: 0, is_integrated: false };
         // SAFETY: a number below the count; the description is written, and the text has its size.
         reason(|why, size| unsafe { vulkan::longhand_vulkan_describe(index, &mut device, why, size) })
             .map_err(NoVulkan::Failed)?;
-        Ok(VulkanDevice {
+        Ok(PortableGpu {
             index,
             name: text(&device.name),
             total: device.total,

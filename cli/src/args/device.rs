@@ -14,8 +14,9 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Devices, also -dev. auto: those of --rpc and all CUDA GPUs; without CUDA, Vulkan's GPUs that are no part of the processor.
-    /// Or cpu, cuda:N, vulkan:N, rpc:N, or several in the order of the layers: cuda:0,cuda:1. `longhand devices` lists them
+    /// Devices, also -dev. auto: those of --rpc and all CUDA GPUs; without CUDA, a Mac's GPU by Metal, or Vulkan's GPUs that are no
+    /// part of the processor. Or cpu, cuda:N, metal, vulkan:N, rpc:N, or several in the order of the layers: cuda:0,cuda:1. `longhand
+    /// devices` lists them
     #[arg(long, value_name = "DEVICES", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,
     /// RPC servers whose devices compute too, separated by commas: HOST:PORT, or HOST for port 50052. `longhand rpc-server`
@@ -149,6 +150,9 @@ fn named_device(name: &str) -> Result<Named, Failure> {
     /// Devices with numbers: `cuda:0`, llama.cpp's `CUDA0`, and `cuda`, which is the first.
     const NUMBERED: &[Numbered] = &[
         ("cuda", DeviceKind::Cuda),
+        ("metal", DeviceKind::Metal),
+        // llama.cpp's name.
+        ("mtl", DeviceKind::Metal),
         ("vulkan", DeviceKind::Vulkan),
         #[cfg(feature = "rpc")]
         ("rpc", DeviceKind::Rpc),
@@ -221,6 +225,8 @@ mod tests {
             ("cuda", DeviceKind::Cuda(0).into()),
             ("cuda:1", DeviceKind::Cuda(1).into()),
             ("CUDA1", DeviceKind::Cuda(1).into()),
+            ("metal", DeviceKind::Metal(0).into()),
+            ("MTL0", DeviceKind::Metal(0).into()),
             ("vulkan", DeviceKind::Vulkan(0).into()),
             ("Vulkan1", DeviceKind::Vulkan(1).into()),
             #[cfg(feature = "rpc")]
@@ -228,7 +234,9 @@ mod tests {
         ] {
             assert_eq!(device(text), Ok(expected), "{text}");
         }
-        for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:99999999999999999999", "cuda:0,", ","] {
+        for text in
+            ["", "gpu", "metals", "cuda:", "cuda:-1", "cuda:x", "cuda:99999999999999999999", "cuda:0,", ","]
+        {
             assert!(device(text).is_err(), "{text}");
         }
     }
@@ -247,7 +255,7 @@ mod tests {
             ("cuda:0,cpu,none", "none is there twice"),
             ("cpu,cuda:0", "cpu is not the last device"),
             ("auto,cuda:0", "auto is no device of a list"),
-            ("cuda:0,metal0", "`metal0` is not a device"),
+            ("cuda:0,sycl0", "`sycl0` is not a device"),
         ] {
             let failure = device(text).expect_err(text);
             assert!(failure.to_string().contains(part), "{text}: {failure}");

@@ -16,12 +16,16 @@ pub fn long() -> &'static str {
 fn text() -> String {
     let compiled = [
         (cfg!(feature = "cuda"), "CUDA"),
+        (cfg!(feature = "metal"), "Metal"),
         (cfg!(feature = "vulkan"), "Vulkan"),
         (cfg!(feature = "rpc"), "RPC"),
     ];
     let backends: Vec<&str> =
         iter::once("CPU").chain(compiled.iter().filter(|(is_in, _)| *is_in).map(|(_, name)| *name)).collect();
-    let backends = backends.join(", ") + if cfg!(feature = "cuda") { "" } else { " (compiled without CUDA)" };
+    // That of most GPUs of the system.
+    let usual = if cfg!(target_os = "macos") { "Metal" } else { "CUDA" };
+    let lacking = if backends.contains(&usual) { "" } else { &format!(" (compiled without {usual})") };
+    let backends = backends.join(", ") + lacking;
     // Set by scripts/release.sh.
     let commit = option_env!("LONGHAND_COMMIT").unwrap_or("not recorded (built from sources)");
     let level = match ggml::cpu_level() {

@@ -15,6 +15,7 @@ use crate::compute::weights::{WeightBytes, Weights};
 use crate::devices::backends::{Backends, copy_bandwidth};
 use crate::devices::kind::DeviceKind;
 use crate::devices::ledger::{DeviceLedger, Ledger, WeightsInUse};
+use crate::devices::metal;
 use crate::devices::placement::{MAX_DEVICES, Place, Placement};
 use crate::heads::HeadShape;
 use crate::progress::Task;
@@ -340,6 +341,7 @@ impl DeviceOptions {
             DeviceKind::Emulated(_) => Backend::emulated(self.memory),
             DeviceKind::Portable(_) => Backend::portable(self.memory),
             DeviceKind::Cuda(index) => Backend::cuda(index, self.memory),
+            DeviceKind::Metal(index) => Backend::metal(index, self.memory),
             DeviceKind::Vulkan(index) => Backend::vulkan(index, self.memory),
             #[cfg(feature = "rpc")]
             DeviceKind::Rpc(index) => Backend::rpc(index, self.memory),
@@ -392,8 +394,8 @@ pub(crate) fn check_device_model(
 ) -> Result<(), EngineError> {
     // ggml's convolution for NVIDIA GPUs computes blocks of so many channels.
     const CUDA_CHANNELS: usize = 128;
-    let mut devices = devices.peekable();
-    if devices.peek().is_none() {
+    let devices: Vec<DeviceKind> = devices.collect();
+    if devices.is_empty() {
         return Ok(());
     }
     // Embeddings of layers pass to the device after the first stage, which has to be the host's only one. Where experts are on the
@@ -402,11 +404,16 @@ pub(crate) fn check_device_model(
         let what = "embeddings of each layer beside experts".into();
         return Err(unfit(path, what, "they are computed on the CPU only".into(), Hint::UseCpu));
     }
-    let has_cuda = devices.any(|kind| matches!(kind, DeviceKind::Cuda(_)));
+    let has_cuda = devices.iter().any(|kind| matches!(kind, DeviceKind::Cuda(_)));
     let channels = spec.recurrent.as_ref().map_or(0, RecurrentLayers::channels);
     if has_cuda && !channels.is_multiple_of(CUDA_CHANNELS) {
         let reason = format!("by CUDA a multiple of {CUDA_CHANNELS} is computed");
         return Err(unfit(path, format!("a convolution of {channels} channels"), reason, Hint::UseCpu));
+    }
+    let has_metal = devices.iter().any(|kind| matches!(kind, DeviceKind::Metal(_)));
+    if let Some(dim) = metal::missing_head_dim(spec).filter(|_| has_metal) {
+        let reason = format!("by Metal, heads of {} elements are computed", metal::head_dims());
+        return Err(unfit(path, format!("heads of {dim} elements"), reason, Hint::UseCpu));
     }
     Ok(())
 }

@@ -18,6 +18,8 @@ pub enum DeviceKind {
     Portable(usize),
     /// An NVIDIA GPU, by CUDA's number.
     Cuda(usize),
+    /// The GPU of a Mac, by its number among those of [`ggml::metal::devices`]: 0.
+    Metal(usize),
     /// A GPU by its number among those of [`ggml::vulkan::devices`].
     Vulkan(usize),
     /// A device of another machine, by its number among those of [`rpc::add_servers`](crate::rpc::add_servers).
@@ -42,6 +44,7 @@ impl DeviceKind {
         match self {
             DeviceKind::Emulated(_) | DeviceKind::Portable(_) => "CPU",
             DeviceKind::Cuda(_) => "CUDA",
+            DeviceKind::Metal(_) => "Metal",
             DeviceKind::Vulkan(_) => "Vulkan",
             #[cfg(feature = "rpc")]
             DeviceKind::Rpc(_) => "RPC",
@@ -52,7 +55,7 @@ impl DeviceKind {
     pub fn has_own_operations(&self) -> bool {
         match self {
             DeviceKind::Cuda(_) | DeviceKind::Emulated(_) => true,
-            DeviceKind::Portable(_) | DeviceKind::Vulkan(_) => false,
+            DeviceKind::Portable(_) | DeviceKind::Metal(_) | DeviceKind::Vulkan(_) => false,
             #[cfg(feature = "rpc")]
             DeviceKind::Rpc(_) => false,
         }
@@ -73,6 +76,7 @@ impl fmt::Display for DeviceKind {
             DeviceKind::Emulated(number) => write!(f, "emulated:{number}"),
             DeviceKind::Portable(number) => write!(f, "portable:{number}"),
             DeviceKind::Cuda(number) => write!(f, "cuda:{number}"),
+            DeviceKind::Metal(number) => write!(f, "metal:{number}"),
             DeviceKind::Vulkan(number) => write!(f, "vulkan:{number}"),
             #[cfg(feature = "rpc")]
             DeviceKind::Rpc(number) => write!(f, "rpc:{number}"),

@@ -25,6 +25,7 @@ pub mod backends;
 pub(crate) mod kind;
 pub(crate) mod ledger;
 pub(crate) mod memory;
+pub(crate) mod metal;
 pub(crate) mod per_place;
 pub mod placement;
 pub mod workspace;

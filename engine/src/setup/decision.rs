@@ -393,7 +393,8 @@ impl<'a> Planner<'a> {
         measurements: &'a Measurements,
     ) -> Planner<'a> {
         let kernels = target.kernels(options.engine().threads());
-        Planner { outline, repack: options.repack, budget, kernels, measurements }
+        let has_metal = target.has_metal();
+        Planner { outline, repack: options.repack, budget, kernels, has_metal, measurements }
     }
 }
 

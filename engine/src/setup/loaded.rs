@@ -15,7 +15,7 @@ use crate::error::Shortage;
 use crate::kv::KvBudget;
 use crate::progress::Observer;
 use crate::setup::plan::{Measurements, Plan};
-use crate::{Engine, EngineError, Session, SessionOptions};
+use crate::{DeviceKind, Engine, EngineError, Session, SessionOptions};
 
 /// A session that was promised its memory.
 pub(super) struct Promised {
@@ -256,5 +256,7 @@ fn planner<'a>(
     budget: Option<KvBudget>,
     measurements: &'a Measurements,
 ) -> Planner<'a> {
-    Planner { outline, repack: false, budget, kernels: engine.backends.kernels().clone(), measurements }
+    let has_metal = engine.devices().iter().any(|device| matches!(device, DeviceKind::Metal(_)));
+    let kernels = engine.backends.kernels().clone();
+    Planner { outline, repack: false, budget, kernels, has_metal, measurements }
 }

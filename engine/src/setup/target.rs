@@ -4,13 +4,14 @@
 use std::ops::Range;
 use std::path::Path;
 
-use ggml::{Error, Gpu, NoCuda, NoVulkan};
+use ggml::{Error, Gpu, NoCuda, NoMetal, NoVulkan, PortableGpu};
 use kernels::graph::{AttentionShape, MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use kernels::{Form, Kernels};
 use models::spec::ModelSpec;
 
 use super::SetupOptions;
 use crate::compute::engine::{check_device_model, check_devices};
+use crate::devices::memory::available_memory;
 use crate::devices::placement::MAX_DEVICES;
 use crate::kv::attention_shape;
 use crate::progress::{Notice, Observer};
@@ -29,8 +30,8 @@ use crate::{DeviceKind, EngineError, Hint, Model};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceRequest {
-    /// The devices of the servers that were added, then all GPUs that can compute by CUDA. Where CUDA cannot be used, those by
-    /// Vulkan that are no part of the processor. The CPU where there is none of these.
+    /// The devices of the servers that were added, then all GPUs that can compute by CUDA. Where CUDA cannot be used, the GPU of a
+    /// Mac by Metal, or those by Vulkan that are no part of the processor. The CPU where there is none of these.
     #[default]
     Auto,
     /// The CPU.
@@ -251,6 +252,11 @@ impl Target {
             reason,
             hint: Hint::advice("give each device a share, such as 3,1 for three quarters and one"),
         })
+    }
+
+    /// Whether some layers may be computed by Metal.
+    pub(super) fn has_metal(&self) -> bool {
+        self.devices.iter().any(|device| matches!(device.kind, DeviceKind::Metal(_)))
     }
 
     /// The kernels of all places, with so many threads on the host. Devices need not be here.
@@ -556,6 +562,7 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
 /// Why there are no GPUs.
 struct NoGpus {
     cuda: NoCuda,
+    metal: NoMetal,
     /// `None` where Vulkan shows only GPUs that are part of the processor.
     vulkan: Option<NoVulkan>,
 }
@@ -564,6 +571,7 @@ impl NoGpus {
     /// In words, and whether that is no surprise if no GPU was asked for.
     fn reason(self) -> (String, bool) {
         match (self.cuda, self.vulkan) {
+            (NoCuda::NotBuilt, _) if cfg!(target_os = "macos") => (self.metal.to_string(), true),
             (NoCuda::NotBuilt, Some(vulkan)) if vulkan != NoVulkan::NotBuilt => (vulkan.to_string(), true),
             (NoCuda::NotBuilt, None) => (
                 "the GPUs that Vulkan shows are part of the processor, and used where they are named".into(),
@@ -601,10 +609,20 @@ fn find_device(device: DeviceKind) -> Result<FoundDevice, Error> {
             let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
             Ok((device, Some(gpu.free as usize)))
         }
+        DeviceKind::Metal(index) => {
+            let gpus = ggml::metal::devices()?;
+            let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
+            Ok((device, Some(free_by_metal(gpu))))
+        }
         #[cfg(feature = "rpc")]
         DeviceKind::Rpc(index) => Ok((device, Some(ggml::rpc::memory(index)?.0 as usize))),
         DeviceKind::Emulated(_) | DeviceKind::Portable(_) => Ok((device, None)),
     }
+}
+
+/// The bytes that are free on the GPU of a Mac. It computes with main memory, of which others have some.
+fn free_by_metal(gpu: &PortableGpu) -> usize {
+    available_memory().into_iter().fold(gpu.free as usize, usize::min)
 }
 
 /// The devices of the servers that were added, with the bytes that are free there.
@@ -625,8 +643,8 @@ fn free_memory_of_gpu(index: usize) -> Result<usize, Error> {
     }
 }
 
-/// The GPUs that can compute, with the bytes that are free there: those of CUDA, and where it cannot be used, those of Vulkan
-/// that are no part of the processor. Or why there are none.
+/// The GPUs that can compute, with the bytes that are free there: those of CUDA, and where it cannot be used, that of Metal, or those
+/// of Vulkan that are no part of the processor. Or why there are none.
 ///
 /// # Errors
 /// Where a GPU does not tell its free memory.
@@ -639,15 +657,22 @@ fn find_gpus() -> Result<Result<Vec<FoundDevice>, NoGpus>, Error> {
         }
         Err(reason) => reason,
     };
+    let metal = match ggml::metal::devices() {
+        Ok(gpus) => {
+            let found = |gpu: &PortableGpu| (DeviceKind::Metal(gpu.index), Some(free_by_metal(gpu)));
+            return Ok(Ok(gpus.iter().map(found).collect()));
+        }
+        Err(reason) => reason,
+    };
     let gpus = match ggml::vulkan::devices() {
         Ok(gpus) => gpus,
-        Err(reason) => return Ok(Err(NoGpus { cuda, vulkan: Some(reason) })),
+        Err(reason) => return Ok(Err(NoGpus { cuda, metal, vulkan: Some(reason) })),
     };
     // Whether a GPU that is part of the processor is faster than its cores has never been measured.
     let gpus = gpus.into_iter().filter(|gpu| !gpu.is_integrated);
     let found: Vec<FoundDevice> =
         gpus.map(|gpu| (DeviceKind::Vulkan(gpu.index), Some(gpu.free as usize))).collect();
-    Ok(if found.is_empty() { Err(NoGpus { cuda, vulkan: None }) } else { Ok(found) })
+    Ok(if found.is_empty() { Err(NoGpus { cuda, metal, vulkan: None }) } else { Ok(found) })
 }
 
 /// The largest number up to `max` for which `holds`; what holds for a number holds for smaller ones.

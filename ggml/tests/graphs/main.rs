@@ -2,8 +2,12 @@
 
 mod device;
 mod fatal;
+#[cfg(any(feature = "metal", feature = "vulkan"))]
+mod gpu;
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux"))]
 mod levels;
+#[cfg(feature = "metal")]
+mod metal;
 mod misuse;
 mod rows;
 #[cfg(feature = "rpc")]

@@ -1,9 +1,8 @@
 //! GPUs by Vulkan. These tests need three of them: `scripts/vulkan/test.sh` has a driver that computes on the CPU, thrice.
 
-use ggml::{
-    Backend, Context, Error, GraphAllocator, InterruptFlag, ReadyGraph, RopeMode, RopeParameters, Tensor,
-    Type, vulkan,
-};
+use ggml::{Backend, Context, Error, GraphAllocator, InterruptFlag, RopeMode, RopeParameters, Type, vulkan};
+
+use crate::gpu::{check_interrupts, check_products, numbers, squares};
 
 /// The GPU that a test loses, with all its backends. The other tests do not use it.
 const LOST: usize = 2;
@@ -14,17 +13,6 @@ fn gpu(index: usize, memory: Option<usize>) -> Backend {
 
 fn is_lavapipe() -> bool {
     vulkan::devices().expect("GPUs")[0].is_lavapipe()
-}
-
-/// The squares of `x`, and the graph that computes them in a GPU's memory.
-fn squares(backend: &Backend, x: &[f32]) -> Result<(Tensor, ReadyGraph), Error> {
-    let ctx = Context::new(8);
-    let input = ctx.input("x", Type::F32, [x.len()]);
-    let squares = ctx.mul(&input, &input).output();
-    let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let graph = allocator.prepare(ctx.graph(&[&squares])?)?;
-    input.write(0, x)?;
-    Ok((squares, graph))
 }
 
 #[test]
@@ -96,20 +84,7 @@ fn what_the_driver_cannot_compute_is_an_error_that_names_it() {
 
 #[test]
 fn an_interrupt_stops_some_operations_later() {
-    let (backend, ctx) = (gpu(0, None), Context::new(200));
-    let x = ctx.input("x", Type::F32, [3]);
-    let sum = (0..150).fold(x.clone(), |sum, _| ctx.scale_add(&sum, 1.0, 1.0)).output();
-    let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let graph = allocator.prepare(ctx.graph(&[&sum]).expect("a graph")).expect("memory");
-    for operations in [1, 70] {
-        backend.interrupt_after(operations);
-        let interrupted = backend.compute_until(&graph, &InterruptFlag::new());
-        assert!(matches!(interrupted, Err(Error::Interrupted)), "{operations}: {interrupted:?}");
-    }
-    backend.interrupt_after(usize::MAX);
-    x.write(0, &[1f32, 2.0, 3.0]).expect("written");
-    backend.compute_until(&graph, &InterruptFlag::new()).expect("computed");
-    assert_eq!(sum.to_vec::<f32>().expect("numbers"), [151.0, 152.0, 153.0]);
+    check_interrupts(&gpu(0, None));
 }
 
 #[test]
@@ -139,42 +114,9 @@ fn a_lost_gpu_is_an_error_that_says_why_until_it_is_opened_again() {
     assert_eq!(result.to_vec::<f32>().expect("numbers"), [9.0]);
 }
 
-/// Numbers without a pattern, from -1 to 1.
-fn numbers(n: usize) -> Vec<f32> {
-    (0..n as u32)
-        .map(|number| (number.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0)
-        .collect()
-}
-
-/// A product of a matrix with vectors.
-fn product(backend: &Backend, [n_in, n_out, tokens]: [usize; 3]) -> Vec<f32> {
-    let ctx = Context::new(8);
-    let matrix = ctx.input("matrix", Type::F32, [n_in, n_out]);
-    let vectors = ctx.input("vectors", Type::F32, [n_in, tokens]);
-    let product = ctx.mul_mat(&matrix, &vectors).output();
-    let mut allocator = GraphAllocator::new(&backend.buffer_type());
-    let graph = allocator.prepare(ctx.graph(&[&product]).expect("a graph")).expect("memory");
-    matrix.write(0, &numbers(n_in * n_out)).expect("written");
-    vectors.write(0, &numbers(n_in * tokens)).expect("written");
-    backend.compute(&graph).expect("computed");
-    product.to_vec::<f32>().expect("numbers")
-}
-
 #[test]
 fn products_equal_those_of_the_cpu() {
-    let [gpu, cpu] = [gpu(0, None), Backend::cpu(1).expect("starts")];
-    for n_in in [16, 32, 96] {
-        for n_out in [16, 65, 200] {
-            for tokens in [1, 2, 7, 9, 33] {
-                let shape = [n_in, n_out, tokens];
-                let [found, expected] = [&gpu, &cpu].map(|backend| product(backend, shape));
-                let difference = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                // Matrix units multiply in f16: on an H200, sums of 96 products of numbers up to 1 differed by 0.022.
-                let tolerance = if is_lavapipe() { 1e-4 } else { 5e-3 * (n_in as f32).sqrt() };
-                assert!(difference < tolerance, "{shape:?}: {difference}");
-            }
-        }
-    }
+    check_products(&gpu(0, None), is_lavapipe());
 }
 
 /// ggml would take others: those before them, from where a buffer can be bound on.

@@ -15,6 +15,8 @@ mod intermediates;
 mod key_offset;
 mod logits;
 mod lost_model;
+#[cfg(feature = "metal")]
+mod metal;
 mod model_in_memory;
 mod mutations;
 mod not_finite;

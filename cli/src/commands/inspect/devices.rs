@@ -2,8 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use ggml::vulkan::VulkanDevice;
-use ggml::{Gpu, NoCuda};
+use ggml::{Gpu, NoCuda, PortableGpu};
 use longhand::DeviceKind;
 use longhand::setup::free_memory;
 use serde_json::{Value, json};
@@ -28,7 +27,7 @@ pub struct DevicesArgs {
 pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     let threads = longhand::EngineOptions::default().threads();
     let gpus = ggml::devices();
-    let by_vulkan = ggml::vulkan::devices();
+    let (by_metal, by_vulkan) = (ggml::metal::devices(), ggml::vulkan::devices());
     let remote = remote_devices(args)?;
     let free_memory = free_memory();
     if args.json {
@@ -49,9 +48,11 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
                 "limit": free_memory.and_then(|free| free.bound.name()),
             },
             "gpus": gpus.iter().flatten().map(gpu_object).collect::<Vec<Value>>(),
-            "vulkan": by_vulkan.iter().flatten().map(vulkan_object).collect::<Vec<Value>>(),
+            "metal": portable_objects(by_metal.iter().flatten(), DeviceKind::Metal),
+            "vulkan": portable_objects(by_vulkan.iter().flatten(), DeviceKind::Vulkan),
             "rpc": remote.iter().map(RemoteDevice::object).collect::<Vec<Value>>(),
             "problem": gpus.as_ref().err().map(ToString::to_string),
+            "metal_problem": by_metal.as_ref().err().map(ToString::to_string),
             "vulkan_problem": by_vulkan.as_ref().err().map(ToString::to_string),
         });
         return app.console.print_json(&object);
@@ -75,9 +76,11 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
             free(gpu).err().map_or("yes".into(), |problem| format!("no: {problem}")),
         ]);
     }
-    for gpu in by_vulkan.iter().flatten() {
+    let of_metal = by_metal.iter().flatten().map(|gpu| (DeviceKind::Metal(gpu.index), gpu));
+    let of_vulkan = by_vulkan.iter().flatten().map(|gpu| (DeviceKind::Vulkan(gpu.index), gpu));
+    for (device, gpu) in of_metal.chain(of_vulkan) {
         table.row([
-            DeviceKind::Vulkan(gpu.index).to_string(),
+            device.to_string(),
             gpu.name.clone(),
             format::bytes(gpu.total as usize),
             format::bytes(gpu.free as usize),
@@ -98,21 +101,35 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
         Some(free) if free.bound.name().is_some() => format!("\nmain memory: free{}\n", free.bound),
         _ => String::new(),
     };
-    let no_gpu = gpus.err().map(|reason| format!("no GPU by CUDA: {reason}"));
-    let no_vulkan = by_vulkan.err().map(|reason| format!("no GPU by Vulkan: {reason}"));
-    let paragraph = |text: String| format!("\n{}\n", format::wrapped(&text, width));
-    let no_gpu: String = no_gpu.into_iter().chain(no_vulkan).map(paragraph).collect();
+    let reasons = [
+        ("CUDA", gpus.err().map(|reason| reason.to_string())),
+        ("Metal", by_metal.err().map(|reason| reason.to_string())),
+        ("Vulkan", by_vulkan.err().map(|reason| reason.to_string())),
+    ];
+    // What a system does not have is no news there.
+    let is_expected = |backend: &str| cfg!(target_os = "macos") == (backend == "Metal");
+    let paragraph = |(backend, reason): (&str, Option<String>)| {
+        let text = format!("no GPU by {backend}: {}", reason.filter(|_| is_expected(backend))?);
+        Some(format!("\n{}\n", format::wrapped(&text, width)))
+    };
+    let no_gpu: String = reasons.into_iter().filter_map(paragraph).collect();
     Ok(app.console.print_report(&(table.fitted(width) + &limit + &no_gpu))?)
 }
 
-fn vulkan_object(gpu: &VulkanDevice) -> Value {
-    json!({
-        "device": DeviceKind::Vulkan(gpu.index).to_string(),
-        "name": gpu.name,
-        "memory": gpu.total,
-        "free": gpu.free,
-        "integrated": gpu.is_integrated,
-    })
+fn portable_objects<'a>(
+    gpus: impl Iterator<Item = &'a PortableGpu>,
+    kind: fn(usize) -> DeviceKind,
+) -> Vec<Value> {
+    let object = |gpu: &PortableGpu| {
+        json!({
+            "device": kind(gpu.index).to_string(),
+            "name": gpu.name,
+            "memory": gpu.total,
+            "free": gpu.free,
+            "integrated": gpu.is_integrated,
+        })
+    };
+    gpus.map(object).collect()
 }
 
 /// A device of a server.

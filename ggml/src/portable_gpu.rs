@@ -1,0 +1,43 @@
+//! A GPU on which ggml's operations alone are computed, by Metal or Vulkan, and what our C functions for both say.
+
+#[cfg(any(feature = "metal", feature = "vulkan"))]
+use std::ffi::{CStr, c_char};
+
+/// A GPU on which ggml's operations alone are computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortableGpu {
+    /// Its number among those that ggml takes.
+    pub index: usize,
+    /// The driver's name for it.
+    pub name: String,
+    /// Bytes of its memory; by Metal those that macOS recommends to use at most.
+    pub total: u64,
+    /// Bytes that are free; all where the driver does not say. By Metal all that this process does not use.
+    pub free: u64,
+    /// Whether it is part of the processor, and shares main memory with it.
+    pub is_integrated: bool,
+}
+
+impl PortableGpu {
+    /// Whether it is no GPU but Mesa's driver that computes on the CPU, which `GGML_VK_VISIBLE_DEVICES` may have named.
+    pub fn is_lavapipe(&self) -> bool {
+        self.name.contains("llvmpipe")
+    }
+}
+
+/// Calls a function that writes a reason where it fails; the reason is returned.
+#[cfg(any(feature = "metal", feature = "vulkan"))]
+pub(crate) fn reason(call: impl FnOnce(*mut c_char, usize) -> bool) -> Result<(), String> {
+    let mut why = [0 as c_char; 512];
+    match call(why.as_mut_ptr(), why.len()) {
+        true => Ok(()),
+        false => Err(text(&why)),
+    }
+}
+
+/// A string that C wrote.
+#[cfg(any(feature = "metal", feature = "vulkan"))]
+pub(crate) fn text(characters: &[c_char]) -> String {
+    let bytes: Vec<u8> = characters.iter().map(|character| *character as u8).collect();
+    CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,90 @@
+//! The GPU of a Mac, by Metal. `cargo test -p ggml --features metal --test graphs metal::` runs these there. Never run so far.
+
+use ggml::{Backend, Context, Error, Logits, Type, metal};
+
+use crate::gpu::{check_interrupts, check_products, squares};
+
+fn gpu(memory: Option<usize>) -> Backend {
+    Backend::metal(0, memory).expect("a GPU")
+}
+
+#[test]
+fn the_gpu_is_described_and_computes() {
+    let found = metal::devices().expect("a GPU");
+    let [device] = &found[..] else { panic!("{found:?}") };
+    assert!(!device.name.is_empty() && device.free > 0 && device.free <= device.total, "{device:?}");
+    let backend = gpu(None);
+    assert!(!backend.has_own_operations());
+    let (squares, graph) = squares(&backend, &[1.0, -2.0, 3.0]).expect("memory");
+    for _ in 0..2 {
+        backend.compute(&graph).expect("computed");
+        assert_eq!(squares.to_vec::<f32>().expect("numbers"), [1.0, 4.0, 9.0]);
+    }
+    let missing = Backend::metal(1, None).map(|_| ());
+    assert!(matches!(missing, Err(Error::NoSuchGpu { index: 1, gpus: 1 })), "{missing:?}");
+}
+
+#[test]
+fn memory_is_limited_and_refused() {
+    let allocate = |backend: &Backend, shape: [usize; 2]| {
+        let memory = Context::new(2);
+        let _tensor = memory.tensor(Type::F32, shape);
+        memory.allocate(&backend.buffer_type())
+    };
+    let bounded = allocate(&gpu(Some(10_000)), [4000, 1]);
+    assert!(matches!(bounded, Err(Error::OverBudget { limit: 10_000, .. })), "{bounded:?}");
+    let backend = gpu(None);
+    let refused = allocate(&backend, [1 << 20, 1 << 20]);
+    assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+    allocate(&backend, [4000, 1]).expect("a refusal is no failure of the GPU");
+}
+
+/// ggml says that it can, and would give up when it finds no kernel.
+#[test]
+fn attention_without_a_kernel_is_refused() {
+    let backend = gpu(None);
+    let logits = Logits { scale: 1.0, softcap: None };
+    for (k_dim, v_dim, is_supported) in
+        [(64, 64, true), (128, 128, true), (120, 120, false), (128, 64, false)]
+    {
+        let ctx = Context::new(16);
+        let q = ctx.input("q", Type::F32, [k_dim, 3, 2]);
+        let k = ctx.input("k", Type::F16, [k_dim, 32, 1]);
+        let v = ctx.input("v", Type::F16, [v_dim, 32, 1]);
+        let mask = ctx.input("mask", Type::F16, [32, 3]);
+        let attended = ctx.flash_attention(&q, [&k, &v], &mask, logits, None);
+        let result = backend.check_operations(&ctx.graph(&[&attended]).expect("a graph"));
+        match is_supported {
+            true => result.expect("a kernel"),
+            false => {
+                assert!(matches!(&result, Err(Error::Unsupported { .. })), "{k_dim}, {v_dim}: {result:?}")
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_stops_some_operations_later() {
+    check_interrupts(&gpu(None));
+}
+
+#[test]
+fn products_equal_those_of_the_cpu() {
+    check_products(&gpu(None), false);
+}
+
+#[test]
+fn a_failed_backend_computes_nothing_and_a_new_one_does() {
+    let backend = gpu(None);
+    let (_, graph) = squares(&backend, &[2.0]).expect("memory");
+    backend.compute(&graph).expect("computed");
+    backend.lose();
+    for _ in 0..2 {
+        let error = backend.compute(&graph).expect_err("failed");
+        assert!(matches!(&error, Error::Device(text) if text.contains("MTL0")), "{error}");
+    }
+    let backend = gpu(None);
+    let (result, graph) = squares(&backend, &[3.0]).expect("memory");
+    backend.compute(&graph).expect("computed");
+    assert_eq!(result.to_vec::<f32>().expect("numbers"), [9.0]);
+}
