@@ -8,14 +8,15 @@
 # OLD_GLIBC is the version. ZIG is the command, `python3 -m ziglang` with the package `ziglang` of PyPI.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-arguments=()
+arguments=() missing=()
 for argument; do
     case $argument in
-        -lstdc++) arguments+=("$(c++ -print-file-name=libstdc++.a)" "$here/missing.c") ;;
+        # Once for each crate with C++.
+        -lstdc++) arguments+=("$(c++ -print-file-name=libstdc++.a)") missing=("$here/missing.c") ;;
         # Of GCC, in which Zig's own library has all that is needed; of another linker.
         -lgcc_s | -lgcc | -lgcc_eh | -fuse-ld=*) ;;
         *) arguments+=("$argument") ;;
     esac
 done
 # shellcheck disable=SC2086
-exec ${ZIG:?} cc -target "$(uname -m)-linux-gnu.${OLD_GLIBC:?}" "${arguments[@]}" -lunwind
+exec ${ZIG:?} cc -target "$(uname -m)-linux-gnu.${OLD_GLIBC:?}" "${arguments[@]}" "${missing[@]}" -lunwind
