@@ -10,7 +10,8 @@
 #
 # Needs Python with pip, for the linker; on x86-64 qemu-user. LONGHAND_CUDA_ARCHS (default 86,89,90,120), NVCC and CUDA_HOME
 # as in ggml/sys/build/cuda.rs; without the latter two the toolkit is put into target/cuda-toolkit. VULKAN_SDK as in
-# ggml/sys/vulkan/build/main.rs; without it the headers are put into target/tools.
+# ggml/sys/vulkan/build/main.rs; without it the headers are put into target/tools, on a Debian 12. Elsewhere scripts/vulkan/headers.sh
+# fetches them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,7 +38,8 @@ if [[ $features == *cuda* ]]; then
 fi
 
 if [[ $features == *vulkan* ]]; then
-    export VULKAN_SDK=${VULKAN_SDK:-$(scripts/vulkan/fetch.sh)}
+    VULKAN_SDK=${VULKAN_SDK:-$(scripts/vulkan/fetch.sh)}
+    export VULKAN_SDK
 fi
 
 # The linker, see scripts/glibc/cc.sh.

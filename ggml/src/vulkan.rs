@@ -25,7 +25,7 @@ pub enum NoVulkan {
     #[error("this program was built without Vulkan; for GPUs of any maker build it with `--features vulkan`")]
     NotBuilt,
     /// libvulkan could not be opened. Holds the loader's message.
-    #[error("libvulkan was not found ({0}); {REMEDY}")]
+    #[error("Vulkan's library was not found ({0}); {REMEDY}")]
     NoLibrary(String),
     /// There is no driver, or it failed. Holds its message.
     #[error(

@@ -6,6 +6,7 @@
 set -euo pipefail
 mkdir -p "$1"
 for name in Vulkan-Headers SPIRV-Headers; do
+    rm -rf "${1:?}/$name"
     git -c advice.detachedHead=false clone --quiet --depth 1 --branch vulkan-sdk-1.4.309.0 "https://github.com/KhronosGroup/$name" "$1/$name"
     cp -r "$1/$name/include" "$1"
 done

@@ -9,6 +9,8 @@
 # The driver compiles each shader when it is first used, which takes most of the time of the first run. It keeps them in
 # target/tools/vulkan.
 set -euo pipefail
+# What is called within $(...) ends at its first error, too.
+shopt -s inherit_errexit
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 VULKAN_SDK=$(scripts/vulkan/fetch.sh)
@@ -43,7 +45,7 @@ golden() {
 # Some of the tests that CI runs on a device without kernels of ours; all of them would be hours of compiling shaders.
 engine() {
     "$cargo" test "${options[@]}" --test engine --test store -- a_bounded_session_undoes_a_turn a_changed_text_reuses \
-        an_undone_turn_leaves_windows a_piece_is_a_chunk errors_of_a_device
+        an_undone_turn_leaves_windows a_piece_is_a_chunk errors_of_a_device reach::
 }
 
 # The built-in model on two GPUs.

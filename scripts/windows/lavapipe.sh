@@ -14,6 +14,6 @@ target=${CARGO_TARGET_DIR:-$scripts/../target}
 export CARGO_TARGET_DIR=${target%/windows}
 export WINEPREFIX=$CARGO_TARGET_DIR/windows/wine
 # Programs of one Wine share a screen, or have none. So this waits for those before it, and for Wine's own before the screen goes.
-wineserver --wait 2> /dev/null || true
+timeout 60 wineserver --wait 2> /dev/null || true
 exec "$scripts/vulkan/lavapipe.sh" xvfb-run --auto-servernum bash -c \
-    'status=0; "$@" || status=$?; wineserver --wait; exit "$status"' -- "$scripts/windows/wine.sh" "$@"
+    'status=0; "$@" || status=$?; timeout 60 wineserver --wait; exit "$status"' -- "$scripts/windows/wine.sh" "$@"

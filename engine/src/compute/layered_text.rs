@@ -406,10 +406,17 @@ impl LayeredText {
             let states = self.scratch.state_rows(self.place(), spec, layer, before);
             let rows = LayerRows {
                 means: self.means.of_layer(layer).cloned(),
-                ..states.unwrap_or_else(|| rows.clone().reaching(reach(chunk.end())))
+                ..states.unwrap_or_else(|| rows.clone())
             };
-            let graphs = self.forward.layer_graphs(layer, self.load_chunk(chunk)?, &rows, needed);
-            let pass = Pass::new(graphs, workspace)?;
+            let text = self.load_chunk(chunk)?;
+            let graphs =
+                |end| self.forward.layer_graphs(layer, text, &rows.clone().reaching(reach(end)), needed);
+            // The first chunk asks for the memory of the others, so that none lacks it hours later.
+            let reads_further = self.chunks_read == 0 && self.forward.form(layer).reads_whole_lanes();
+            if let Some(last) = self.chunks_of(layer).iter().map(Chunk::end).max().filter(|_| reads_further) {
+                Pass::new(graphs(last), workspace)?;
+            }
+            let pass = Pass::new(graphs(chunk.end()), workspace)?;
             let tokens = &self.tokens[chunk.tokens.clone()];
             let lanes = self.lane_values(chunk);
             let text = NextTokens { tokens, first: chunk.at, lanes: &lanes };

@@ -9,7 +9,7 @@
 //!
 //! What is done with the rows of a layer has two *forms* (`kernels::Form`): our own kernels, which CPUs and NVIDIA GPUs have for
 //! most heads, and graphs of ggml's operations. [`backends::Backends::form`] says which a place takes for a layer. The second
-//! form reads whole lanes. So the store and the scratch memory clear them where it is used, and clear what a computation that
+//! form reads rows that are not live. So the store and the scratch memory clear them where it is used, and clear what a computation that
 //! was taken back has left. A device that lacks an operation for some type is found when the store is made.
 //!
 //! ggml's CUDA backend knows nothing of our operations. A custom node has two implementations: a closure for the CPU,

@@ -37,4 +37,4 @@ pub(crate) use store::snapshot::{read_rows, write_positions_in_order, write_rows
 pub use store::{CompensationSums, Evictions, Store};
 pub(crate) use store::{HeadKeys, LayerForecast, making_room};
 pub use tensors::{AttentionRecorder, LayerRows, RowScorer, StateTensors, gram_shape};
-pub(crate) use tensors::{LayerTensors, reach};
+pub(crate) use tensors::{LayerTensors, REACH_STEP, reach};

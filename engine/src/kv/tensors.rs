@@ -195,11 +195,11 @@ pub struct RowScorer {
 
 /// Of how many rows graphs read multiples, where they read rows that are not live: so few that they cost little, and enough for
 /// many decode steps before a graph must be built again.
-const REACH: usize = 1024;
+pub(crate) const REACH_STEP: usize = 1024;
 
 /// How far graphs read lanes in which `rows` rows will be live.
 pub(crate) fn reach(rows: usize) -> usize {
-    rows.next_multiple_of(REACH)
+    rows.next_multiple_of(REACH_STEP)
 }
 
 impl LayerRows {

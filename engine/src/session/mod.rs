@@ -48,7 +48,7 @@ use crate::devices::ledger::Reservation;
 use crate::devices::workspace::Workspace;
 use crate::files::codec::Input;
 use crate::kv::policy::Event;
-use crate::kv::{Evictions, LayerRows, Layout, Store, StoreOptions};
+use crate::kv::{Evictions, LayerRows, Layout, REACH_STEP, Store, StoreOptions};
 use crate::{Engine, EngineError, Hint, Progress};
 
 /// One timeline of tokens with a model, and the KV store that holds their rows.
@@ -76,6 +76,8 @@ pub struct Session {
     last_text: LastText,
     /// For everything but decode steps.
     workspace: Workspace,
+    /// For how many tokens the workspace has memory, wherever lanes are read to: for none where that makes no difference.
+    reserved: usize,
     /// The graphs of a decode step and their memory. They are built again after a step that failed, and where they do not read
     /// as far as they must.
     decode: Option<(Pass, DecodeMemory)>,
@@ -253,23 +255,33 @@ impl Session {
         outputs: OutputTokens,
     ) -> Result<(Pass, Option<DecodeMemory>), EngineError> {
         let (decode, reach) = (self.decode.take(), self.store.reach(n));
-        let graphs = |forward: &Forward| {
-            forward.model_graphs(n, outputs, |layer| self.rows(layer, reach, how, outputs))
-        };
+        let of_texts = (!how.is_answer()).then(|| self.reading_forward());
+        let forward = of_texts.as_ref().unwrap_or(&self.forward);
+        let graphs = |reach| forward.model_graphs(n, outputs, |layer| self.rows(layer, reach, how, outputs));
+        // Memory for whole lanes comes first: none is asked for in the middle of an answer.
+        let to_the_end = (reach < usize::MAX).then_some(usize::MAX);
         match (how, decode) {
-            (Advance::Step, Some((pass, memory))) if memory.reach == reach => Ok((pass, Some(memory))),
+            (Advance::Step, Some((pass, memory))) if memory.serves(reach) => Ok((pass, Some(memory))),
             (Advance::Step, before) => {
-                drop(before);
-                let mut workspace = Workspace::new(&self.engine.backends);
-                let pass = Pass::new(graphs(&self.forward), &mut workspace)?;
+                let mut workspace = match before {
+                    Some((_, memory)) => memory.workspace,
+                    None => {
+                        let mut workspace = Workspace::new(&self.engine.backends);
+                        to_the_end.map(|end| Pass::new(graphs(end), &mut workspace)).transpose()?;
+                        workspace
+                    }
+                };
+                let pass = Pass::new(graphs(reach), &mut workspace)?;
                 Ok((pass, Some(DecodeMemory { workspace, reach })))
             }
             (Advance::Draft | Advance::Chunk { .. }, decode) => {
-                let graphs = match how.is_answer() {
-                    true => graphs(&self.forward),
-                    false => graphs(&self.reading_forward()),
-                };
+                let whole = to_the_end.filter(|_| n > self.reserved).map(&graphs);
+                let graphs = graphs(reach);
                 self.decode = decode;
+                if let Some(whole) = whole {
+                    Pass::new(whole, &mut self.workspace)?;
+                    self.reserved = n;
+                }
                 Ok((Pass::new(graphs, &mut self.workspace)?, None))
             }
         }
@@ -279,8 +291,15 @@ impl Session {
 /// The memory of a decode step's graphs.
 struct DecodeMemory {
     workspace: Workspace,
-    /// As [`Store::reach`].
+    /// As [`Store::reach`] said when they were built.
     reach: usize,
+}
+
+impl DecodeMemory {
+    /// Whether its graphs read lanes that far, and not much further. Evictions bring rows back and forth across a bound.
+    fn serves(&self, reach: usize) -> bool {
+        (reach..=reach.saturating_add(REACH_STEP)).contains(&self.reach)
+    }
 }
 
 impl Session {
@@ -338,6 +357,7 @@ impl Session {
             verified: Vec::new(),
             last_text: LastText::Whole,
             workspace,
+            reserved: 0,
             decode: None,
             compressing: Duration::ZERO,
             work: reading_work,

@@ -7,8 +7,7 @@
 #include <stddef.h>
 #include <vulkan/vulkan_core.h>
 
-// Of one system each: library() is libvulkan, or null; opening it once more gives the same handle. symbol() finds a function in it, and
-// problem() says why there is none.
+// Of one system each: open_library() is libvulkan, or null; symbol() finds a function in it, and problem() says why it is not there.
 #ifdef _WIN32
 #include <stdio.h>
 #include <windows.h>
@@ -16,12 +15,12 @@
 static const char NAME[] = "vulkan-1.dll";
 
 // From the folder of Windows only, where drivers put it: a file of this name elsewhere may be anybody's.
-static void * library(void) {
+static void * open_library(void) {
     return (void *) LoadLibraryExA(NAME, NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
 }
 
-static PFN_vkVoidFunction symbol(void * found, const char * name) {
-    return (PFN_vkVoidFunction) (void *) GetProcAddress((HMODULE) found, name);
+static PFN_vkVoidFunction symbol(void * library, const char * name) {
+    return (PFN_vkVoidFunction) (void *) GetProcAddress((HMODULE) library, name);
 }
 
 static const char * problem(void) {
@@ -38,22 +37,31 @@ static const char * const NAMES[] = { "libvulkan.1.dylib", "libvulkan.dylib", "l
 static const char * const NAMES[] = { "libvulkan.so.1", "libvulkan.so" };
 #endif
 
-static void * library(void) {
-    static _Atomic(void *) opened;
-    for (size_t i = 0; opened == NULL && i < sizeof NAMES / sizeof *NAMES; i++) {
-        opened = dlopen(NAMES[i], RTLD_NOW | RTLD_LOCAL);
+static void * open_library(void) {
+    void * library = NULL;
+    for (size_t i = 0; library == NULL && i < sizeof NAMES / sizeof *NAMES; i++) {
+        library = dlopen(NAMES[i], RTLD_NOW | RTLD_LOCAL);
     }
-    return opened;
+    return library;
 }
 
-static PFN_vkVoidFunction symbol(void * found, const char * name) {
-    return (PFN_vkVoidFunction) dlsym(found, name);
+static PFN_vkVoidFunction symbol(void * library, const char * name) {
+    return (PFN_vkVoidFunction) dlsym(library, name);
 }
 
 static const char * problem(void) {
     return dlerror();
 }
 #endif
+
+// libvulkan, or null. It is opened once; where two threads do so at the same time, both get the same.
+static void * library(void) {
+    static _Atomic(void *) opened;
+    if (opened == NULL) {
+        opened = open_library();
+    }
+    return opened;
+}
 
 // Opens libvulkan. Returns null, or what the system says.
 const char * longhand_vulkan_open(void) {

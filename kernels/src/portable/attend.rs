@@ -126,8 +126,8 @@ impl LaneCall<'_> {
         let (ctx, lane, [d, capacity, count, _]) = (self.ctx, self.lane, self.lane.k.shape().0);
         let rows = [&lane.k, &lane.v].map(|tensor| self.rows(tensor));
         let numbers: Vec<u32> = (0..count as u32).collect();
-        // Blocks are decoded where they lie without gaps.
-        let has_gaps = self.reach() < capacity && lane.v.ty().block_elements() > 1;
+        // Blocks are decoded where they lie without gaps, which there may be from head to head.
+        let has_gaps = lane.positions.is_none() && lane.v.ty().block_elements() > 1;
         let most = if has_gaps { 1 } else { (MAX_ELEMENTS / (d * capacity)).max(1) };
         let of_run = |run: std::ops::Range<usize>| {
             let heads = query_heads(&lane.kv_heads[run.clone()], self.shape.group);

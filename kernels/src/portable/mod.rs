@@ -1,10 +1,9 @@
 //! The operations of [`graph`](crate::graph) as plain ggml nodes, so that every backend of ggml computes them.
 //! [`Form`](crate::Form) says which of the two a place has.
 //!
-//! *What differs.* Lanes are read as far as [`GraphLane::reach`] says, by some operations as a whole, and a mask hides what a
-//! query does not see. So rows behind the live ones, and
-//! compensation entries that are not used yet, must decode to finite numbers, as those of memory that was cleared do. Each
-//! query sees a row at least: its own. Rows are moved as they are, in words of 4 bytes, so that each row must have a whole
+//! *What differs.* Attention reads lanes as far as [`GraphLane::reach`] says, other operations read whole lanes, and a mask
+//! hides what a query does not see. So rows behind the live ones, and compensation entries that are not used yet, must decode
+//! to finite numbers, as those of memory that was cleared do. Each query sees a row at least: its own. Rows are moved as they are, in words of 4 bytes, so that each row must have a whole
 //! number of them ([`moves_rows`]). Accumulated attention that is replaced is 0 behind the live rows. Errors are found when
 //! the graph is built or, for live rows that leave no room for new ones, before it is computed.
 //!

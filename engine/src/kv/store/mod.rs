@@ -427,9 +427,10 @@ impl Store {
     /// How far graphs of the next `n` tokens read lanes, where they read rows that are not live; to their ends where
     /// none do.
     pub fn reach(&self, n: usize) -> usize {
-        let whole = self.layers.iter().filter(|layer| layer.form.reads_whole_lanes());
-        let live = whole.flat_map(|layer| &layer.lanes).map(|lane| lane.state.live).max();
-        live.map_or(usize::MAX, |live| reach(live + n))
+        let portable = self.layers.iter().filter(|layer| layer.form.reads_whole_lanes());
+        // Lanes with positions are read to their ends in any case.
+        let lanes = portable.flat_map(|layer| &layer.lanes).filter(|lane| lane.graph.positions.is_none());
+        lanes.map(|lane| lane.state.live).max().map_or(usize::MAX, |live| reach(live + n))
     }
 
     /// What is recorded of a layer's attention during exact prefill, while its complete rows are in

@@ -120,7 +120,8 @@ impl Glslc {
         }
         ensure!(
             cfg!(feature = "glslang"),
-            "there is no glslc that knows all of ggml's extensions\nhint: build with the feature `glslang`"
+            "there is no glslc that knows all of ggml's extensions\n\
+             hint: build with the feature `vulkan` of longhand or longhand-cli, which brings a compiler of shaders"
         );
         Ok(Glslc {
             program: env::current_exe().context("this program has no path")?,
