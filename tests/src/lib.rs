@@ -72,6 +72,11 @@ pub fn host_devices(layers: &[usize]) -> Vec<DeviceOptions> {
     layers.iter().enumerate().map(device).collect()
 }
 
+/// Whether no device is under test, but the CPU with its own kernels.
+pub fn is_cpu() -> bool {
+    devices().is_empty()
+}
+
 /// Whether the first device under test computes ggml's operations only.
 pub fn is_portable() -> bool {
     devices().first().is_some_and(|device| !device.has_own_operations())

@@ -9,7 +9,7 @@ use tests::fixtures::{
     attends_in_full, embedded_model, family_model, half_retrieval, options, random_tokens,
     relative_difference, session, sync,
 };
-use tests::is_host;
+use tests::is_cpu;
 
 /// A session that may compute so.
 fn make(int8: bool, prefill: Prefill, policy: &str) -> Session {
@@ -30,7 +30,7 @@ fn first_and_later_texts_are_as_in_f32_but_for_rounding() {
                     session.logits().to_vec()
                 });
                 let what = format!("{policy}, {prefill:?}, {first} tokens first");
-                assert_eq!(exact != rounded, has_int8() && is_host(), "{what}");
+                assert_eq!(exact != rounded, has_int8() && is_cpu(), "{what}");
                 let error = relative_difference(&rounded, &exact);
                 assert!(error < 0.1, "{what}: {error}");
             }
@@ -60,7 +60,7 @@ fn every_kind_of_model() {
             session.push(1).expect("a step");
             session.logits().to_vec()
         });
-        assert_eq!(exact != rounded, can && has_int8() && is_host(), "{family}");
+        assert_eq!(exact != rounded, can && has_int8() && is_cpu(), "{family}");
         let error = relative_difference(&rounded, &exact);
         assert!(error < 0.1, "{family}: {error}");
     }

@@ -6,6 +6,7 @@ use ggml::Type;
 use longhand::reading::Prefill;
 use longhand::{Engine, SessionOptions};
 use tests::fixtures::{golden_model, options, random_tokens, relative_difference, session, sync};
+use tests::is_portable;
 
 /// The logits behind a text, read chunk by chunk or layer by layer, with its last token as a step.
 fn logits(engine: &Arc<Engine>, types: (Type, Type), prefill: Prefill, policy: &str) -> Vec<f32> {
@@ -19,6 +20,10 @@ fn logits(engine: &Arc<Engine>, types: (Type, Type), prefill: Prefill, policy: &
 
 #[test]
 fn logits_with_rotated_rows_are_near_those_with_exact_rows() {
+    // Rows of heads with 32 elements have 18 bytes, which are no whole words.
+    if is_portable() {
+        return;
+    }
     for engine in ["qwen3-wide-mqa-q6_k", "llama-wide-mqa-q4_k_m", "qwen3-mha-f32"].map(golden_model) {
         for policy in ["full", "razor:heads=off,buffer=30,ratio=100,slack=0"] {
             for prefill in [Prefill::Exact, Prefill::Streaming] {

@@ -11,7 +11,7 @@ use tests::fixtures::{
     attends_in_full, embedded_model, family_model, half_retrieval, options, plan_options, random_tokens,
     relative_difference, session, sync,
 };
-use tests::is_host;
+use tests::is_cpu;
 
 /// A session that reads its first text so.
 fn make(prefill: Prefill, policy: &str) -> Session {
@@ -36,7 +36,7 @@ fn short_texts_are_read_exactly_and_long_ones_nearly_so() {
             assert!(exact == sparse, "{policy}: a short text");
         }
         let [exact, sparse] = [Prefill::Exact, Prefill::Sparse].map(|prefill| read(prefill, policy, &tokens));
-        assert_eq!(exact == sparse, !is_host(), "{policy}: only the CPU has groups");
+        assert_eq!(exact == sparse, !is_cpu(), "{policy}: only the CPU has groups");
         let error = relative_difference(&sparse.0, &exact.0);
         assert!(error < 0.3, "{policy}: {error}");
     }
@@ -82,7 +82,7 @@ fn every_kind_of_model_has_groups_or_is_read_exactly() {
             session.push(1).expect("a step");
             session.logits().to_vec()
         });
-        assert_eq!(exact != sparse, can && is_host(), "{family}");
+        assert_eq!(exact != sparse, can && is_cpu(), "{family}");
         let error = relative_difference(&sparse, &exact);
         assert!(error < 1.0, "{family}: {error}");
     }
@@ -100,7 +100,7 @@ fn the_means_of_groups_are_planned() {
         (plan.host.scratch, plan.host.compute)
     };
     let heads = layout.heads[0];
-    let means = if is_host() { 4 * 2 * heads.head_dim * heads.n_kv_heads * (2500 / GROUP) } else { 0 };
+    let means = if is_cpu() { 4 * 2 * heads.head_dim * heads.n_kv_heads * (2500 / GROUP) } else { 0 };
     assert_eq!(bytes(Prefill::Sparse, 2500).0, bytes(Prefill::Exact, 2500).0 + means);
     assert_eq!(bytes(Prefill::Sparse, 300).0, bytes(Prefill::Exact, 300).0);
     let mut session =
