@@ -76,7 +76,7 @@ fn rows_are_scored_by_the_largest_attention_of_the_second_reading() {
             let have = session.store().accumulated_attention(layer).expect("numbers");
             for (have, want) in have.iter().map(|have| have.as_ref().expect("scores")).zip(want) {
                 let difference = have.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-                assert!(difference < 2e-3 + 2.0 * device_tolerance(), "layer {layer}: {difference}");
+                assert!(difference < 2e-3 + 3.0 * device_tolerance(), "layer {layer}: {difference}");
             }
         }
         // The session is as if the text had been read once.
