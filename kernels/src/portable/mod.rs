@@ -3,9 +3,10 @@
 //!
 //! *What differs.* Attention reads lanes as far as [`GraphLane::reach`] says, other operations read whole lanes, and a mask
 //! hides what a query does not see. So rows behind the live ones, and compensation entries that are not used yet, must decode
-//! to finite numbers, as those of memory that was cleared do. Each query sees a row at least: its own. Rows are moved as they are, in words of 4 bytes, so that each row must have a whole
-//! number of them ([`moves_rows`]). Accumulated attention that is replaced is 0 behind the live rows. Errors are found when
-//! the graph is built or, for live rows that leave no room for new ones, before it is computed.
+//! to finite numbers, as those of memory that was cleared do. Each query sees a row at least: its own. Rows are moved as they
+//! are, in words of 4 bytes, so that each row must have a whole number of them ([`moves_rows`]). Accumulated attention that is
+//! replaced is 0 behind the live rows. Errors are found when the graph is built or, for live rows that leave no room for new
+//! ones, before it is computed.
 //!
 //! *What it does not use.* Row numbers are inputs or computed from them, rows are written by `set_rows` alone, and masks
 //! are made of the live rows by arithmetic: of what ggml has for these, some backends lack one or the other, and the CPU

@@ -1,5 +1,5 @@
-//! Our C functions around ggml's Metal backend (`metal.cpp`, `metal.m`, `device.m`). The crate `ggml` is the safe wrapper; nothing else calls
-//! these functions. Empty without the feature `metal`.
+//! Our C functions around ggml's Metal backend (`metal.cpp`, `metal.m`, `device.m`). The crate `ggml` is the safe wrapper;
+//! nothing else calls these functions. Empty without the feature `metal`.
 
 #![cfg(feature = "metal")]
 #![allow(non_camel_case_types)]
