@@ -218,9 +218,9 @@ impl LayerRows {
         }
     }
 
-    /// The same rows, where they are read no further than [`reach`] says.
+    /// The same rows, where they are read no further than [`reach`] says. Lanes with positions are read to their ends in any case.
     pub(crate) fn reaching(mut self, reach: usize) -> LayerRows {
-        for lane in &mut self.lanes {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.positions.is_none()) {
             lane.reach = lane.k.dim(1).min(reach);
         }
         self
@@ -374,6 +374,21 @@ mod tests {
 
     use super::*;
     use crate::kv::StoreOptions;
+
+    #[test]
+    fn lanes_are_read_to_a_reach_and_those_with_positions_to_their_ends() {
+        let ctx = Context::new(5);
+        let [k, v] = [(); 2].map(|()| ctx.tensor(Type::F32, [8, 3000, 1]));
+        let positions = RowPositions { all: ctx.tensor(Type::I32, [3000]), first: 0 };
+        let plain = GraphLane::new(k, v, [0]);
+        let positioned = GraphLane { positions: Some(positions), ..plain.clone() };
+        let lanes = vec![plain, positioned];
+        let rows = LayerRows { lanes, recorders: Vec::new(), states: None, means: None };
+        for (live, wanted) in [(1, 1024), (1024, 1024), (1025, 2048), (2049, 3000)] {
+            let rows = rows.clone().reaching(reach(live));
+            assert_eq!([rows.lanes[0].reach, rows.lanes[1].reach], [wanted, 3000], "{live}");
+        }
+    }
 
     #[test]
     fn as_many_queries_are_recorded_as_a_policy_needs() {

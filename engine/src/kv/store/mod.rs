@@ -428,7 +428,7 @@ impl Store {
     /// none do.
     pub fn reach(&self, n: usize) -> usize {
         let portable = self.layers.iter().filter(|layer| layer.form.reads_whole_lanes());
-        // Lanes with positions are read to their ends in any case.
+        // Others are read to their ends: LayerRows::reaching.
         let lanes = portable.flat_map(|layer| &layer.lanes).filter(|lane| lane.graph.positions.is_none());
         lanes.map(|lane| lane.state.live).max().map_or(usize::MAX, |live| reach(live + n))
     }
