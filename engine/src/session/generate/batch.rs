@@ -127,10 +127,19 @@ impl SubmittedTokens {
     }
 }
 
+/// What the graphs of a session's tokens depend on.
+#[derive(PartialEq)]
+struct GraphKey {
+    session: u64,
+    tokens: usize,
+    /// How far its lanes are read.
+    reach: usize,
+}
+
 /// The graphs of a pass, and their memory.
 struct Graphs {
-    /// With the sessions, how many tokens they compute, and how far their lanes are read.
-    pass: Option<(Vec<(u64, usize, usize)>, Pass)>,
+    /// With what they depend on.
+    pass: Option<(Vec<GraphKey>, Pass)>,
     memory: Workspace,
 }
 
@@ -249,7 +258,7 @@ impl Batch {
             Err(TryLockError::WouldBlock) => None,
         };
         if let Some(mut graphs) = graphs {
-            graphs.pass.take_if(|(of, _)| of.iter().any(|(other, ..)| *other == session));
+            graphs.pass.take_if(|(of, _)| of.iter().any(|key| key.session == session));
         }
         self.changed.notify_all();
     }
@@ -326,8 +335,12 @@ impl Batch {
     /// The pass that computes what was submitted: the last one, where it does.
     fn pass<'a>(&self, graphs: &'a mut Graphs, next: &[Waiting]) -> Result<&'a Pass, EngineError> {
         let Graphs { pass, memory } = graphs;
-        let of = |Waiting { tokens, .. }: &Waiting| (tokens.session, tokens.tokens.len(), tokens.reach);
-        let of: Vec<(u64, usize, usize)> = next.iter().map(of).collect();
+        let key = |Waiting { tokens, .. }: &Waiting| GraphKey {
+            session: tokens.session,
+            tokens: tokens.tokens.len(),
+            reach: tokens.reach,
+        };
+        let of: Vec<GraphKey> = next.iter().map(key).collect();
         let built = match pass.take_if(|(before, _)| *before == of) {
             Some(same) => same,
             None => {
