@@ -51,23 +51,16 @@ mod found {
     use ggml_metal_sys as metal;
 
     use super::NoMetal;
-    use crate::portable_gpu::{reason, text};
+    use crate::portable_gpu::{pointer, reason};
     use crate::{Error, PortableGpu};
 
     pub(super) fn devices() -> Result<Vec<PortableGpu>, NoMetal> {
-        let mut device =
-            metal::longhand_metal_device { name: [0; 256], total: 0, free: 0, is_integrated: false };
-        // SAFETY: the description is written.
-        if !unsafe { metal::longhand_metal_describe(&mut device) } {
-            return Err(NoMetal::NoGpu);
-        }
-        Ok(vec![PortableGpu {
-            index: 0,
-            name: text(&device.name),
-            total: device.total,
-            free: device.free,
-            is_integrated: device.is_integrated,
-        }])
+        let describe = |gpu: &mut _| {
+            // SAFETY: the description is written.
+            let is_there = unsafe { metal::longhand_metal_describe(gpu) };
+            if is_there { Ok(()) } else { Err(NoMetal::NoGpu) }
+        };
+        Ok(vec![PortableGpu::described(0, describe)?])
     }
 
     /// A new backend of the GPU.
@@ -77,14 +70,9 @@ mod found {
         if index >= devices.len() {
             return Err(Error::NoSuchGpu { index, gpus: devices.len() });
         }
-        let mut backend = None;
-        let started = reason(|why, size| {
-            // SAFETY: the text has its size.
-            backend = NonNull::new(unsafe { metal::longhand_metal_backend(why, size) });
-            backend.is_some()
-        });
-        started.map_err(NoMetal::Device)?;
-        backend.ok_or(Error::Backend("Metal"))
+        // SAFETY: the text has its size.
+        let backend = pointer(|why, size| unsafe { metal::longhand_metal_backend(why, size) });
+        Ok(backend.map_err(NoMetal::Device)?)
     }
 
     /// An error if a computation of a Metal backend has failed.

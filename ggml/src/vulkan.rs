@@ -62,7 +62,7 @@ mod found {
     use ggml_vulkan_sys as vulkan;
 
     use super::NoVulkan;
-    use crate::portable_gpu::{reason, text};
+    use crate::portable_gpu::{pointer, reason};
     use crate::{Error, PortableGpu};
 
     pub(super) fn devices() -> Result<Vec<PortableGpu>, NoVulkan> {
@@ -85,17 +85,10 @@ mod found {
     }
 
     fn describe(index: usize) -> Result<PortableGpu, NoVulkan> {
-        let mut device =
-            vulkan::longhand_vulkan_device { name: [0; 256], total: 0, free: 0, is_integrated: false };
-        // SAFETY: a number below the count; the description is written, and the text has its size.
-        reason(|why, size| unsafe { vulkan::longhand_vulkan_describe(index, &mut device, why, size) })
-            .map_err(NoVulkan::Failed)?;
-        Ok(PortableGpu {
-            index,
-            name: text(&device.name),
-            total: device.total,
-            free: device.free,
-            is_integrated: device.is_integrated,
+        PortableGpu::described(index, |gpu| {
+            // SAFETY: a number below the count; the description is written, and the text has its size.
+            reason(|why, size| unsafe { vulkan::longhand_vulkan_describe(index, gpu, why, size) })
+                .map_err(NoVulkan::Failed)
         })
     }
 
@@ -108,14 +101,9 @@ mod found {
         if !vulkan::unpack_shaders() {
             return Err(Error::Backend("Vulkan"));
         }
-        let mut backend = None;
-        let started = reason(|why, size| {
-            // SAFETY: a number below the count, and the shaders are there; the text has its size.
-            backend = NonNull::new(unsafe { vulkan::longhand_vulkan_backend(index, why, size) });
-            backend.is_some()
-        });
-        started.map_err(NoVulkan::Device)?;
-        backend.ok_or(Error::Backend("Vulkan"))
+        // SAFETY: a number below the count, and the shaders are there; the text has its size.
+        let backend = pointer(|why, size| unsafe { vulkan::longhand_vulkan_backend(index, why, size) });
+        Ok(backend.map_err(NoVulkan::Device)?)
     }
 
     /// An error if this is memory of a device that has failed.

@@ -412,8 +412,9 @@ impl LayeredText {
             let graphs =
                 |end| self.forward.layer_graphs(layer, text, &rows.clone().reaching(reach(end)), needed);
             // The first chunk asks for the memory of the others, so that none lacks it hours later.
-            let reads_further = self.chunks_read == 0 && self.forward.form(layer).reads_whole_lanes();
-            if let Some(last) = self.chunks_of(layer).iter().map(Chunk::end).max().filter(|_| reads_further) {
+            let is_first = self.chunks_read == 0 && self.forward.form(layer).reads_whole_lanes();
+            let last = self.chunks_of(layer).iter().map(Chunk::end).max();
+            if let Some(last) = last.filter(|last| is_first && reach(*last) > reach(chunk.end())) {
                 Pass::new(graphs(last), workspace)?;
             }
             let pass = Pass::new(graphs(chunk.end()), workspace)?;

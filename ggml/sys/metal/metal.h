@@ -12,15 +12,15 @@
 extern "C" {
 #endif
 
-// The GPU. src/lib.rs has the same struct.
-struct longhand_metal_device {
+// The GPU. ggml/sys/src/lib.rs has the same struct.
+struct longhand_portable_gpu {
     char     name[256];
     uint64_t total;
     uint64_t free;
     bool     is_integrated;
 };
 
-bool           longhand_metal_describe(struct longhand_metal_device * device);
+bool           longhand_metal_describe(struct longhand_portable_gpu * device);
 ggml_backend_t longhand_metal_backend(char * why, size_t size);
 bool           longhand_metal_error(ggml_backend_t backend, char * why, size_t size);
 bool           longhand_metal_problem(ggml_backend_t backend, char * why, size_t size);

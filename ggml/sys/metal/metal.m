@@ -6,7 +6,7 @@
 #include "metal.h"
 
 // Describes the GPU that ggml takes: the system's default. Returns false where there is none. Starts nothing of ggml.
-bool longhand_metal_describe(struct longhand_metal_device * device) {
+bool longhand_metal_describe(struct longhand_portable_gpu * device) {
     @autoreleasepool {
         id<MTLDevice> gpu = MTLCreateSystemDefaultDevice();
         if (gpu == nil) {

@@ -71,6 +71,19 @@ mod levels {
 
 pub use levels::*;
 
+/// A GPU as our functions of Metal and Vulkan describe it. ggml/sys/metal/metal.h and ggml/sys/vulkan/vulkan.cpp have the same struct.
+#[repr(C)]
+pub struct longhand_portable_gpu {
+    /// NUL-terminated.
+    pub name: [std::ffi::c_char; 256],
+    /// Bytes of its memory; by Metal those that macOS recommends to use at most.
+    pub total: u64,
+    /// Bytes that are free; all where the driver does not say. By Metal all that this process does not use.
+    pub free: u64,
+    /// Whether it is part of the processor, with whose memory it computes.
+    pub is_integrated: bool,
+}
+
 /// Our CUDA functions, defined in cuda/. Each `c_int` result is a `cudaError_t`; 0 is success.
 #[cfg(feature = "cuda")]
 mod cuda {

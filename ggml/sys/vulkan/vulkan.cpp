@@ -306,8 +306,8 @@ static void write(char * text, size_t size, const std::string & message) {
     snprintf(text, size, "%s", message.c_str());
 }
 
-// A device. src/lib.rs has the same struct.
-struct longhand_vulkan_device {
+// A device. ggml/sys/src/lib.rs has the same struct.
+struct longhand_portable_gpu {
     char     name[256];
     // Bytes of its memory, and of those that are free: where the driver does not say, all.
     uint64_t total;
@@ -353,7 +353,7 @@ bool longhand_vulkan_count(size_t * count, char * why, size_t size) {
 }
 
 // Describes a device with a number below the count. Returns false, with a reason, where the driver refuses.
-bool longhand_vulkan_describe(size_t index, longhand_vulkan_device * device, char * why, size_t size) {
+bool longhand_vulkan_describe(size_t index, longhand_portable_gpu * device, char * why, size_t size) {
     try {
         Opened & all = opened();
         std::lock_guard<std::mutex> lock(all.mutex);

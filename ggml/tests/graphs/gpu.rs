@@ -13,6 +13,31 @@ pub fn squares(backend: &Backend, x: &[f32]) -> Result<(Tensor, ReadyGraph), Err
     Ok((squares, graph))
 }
 
+/// Checks that a backend computes ggml's operations, and again.
+pub fn check_squares(backend: &Backend) {
+    assert!(!backend.has_own_operations());
+    let (squares, graph) = squares(backend, &[1.0, -2.0, 3.0]).expect("memory");
+    for _ in 0..2 {
+        backend.compute(&graph).expect("computed");
+        assert_eq!(squares.to_vec::<f32>().expect("numbers"), [1.0, 4.0, 9.0]);
+    }
+}
+
+/// Checks that a GPU's memory has the limit that is set, and that memory which the driver refuses is an error.
+pub fn check_memory(gpu: impl Fn(Option<usize>) -> Backend) {
+    let allocate = |backend: &Backend, shape: [usize; 2]| {
+        let memory = Context::new(2);
+        let _tensor = memory.tensor(Type::F32, shape);
+        memory.allocate(&backend.buffer_type())
+    };
+    let bounded = allocate(&gpu(Some(10_000)), [4000, 1]);
+    assert!(matches!(bounded, Err(Error::OverBudget { limit: 10_000, .. })), "{bounded:?}");
+    let backend = gpu(None);
+    let refused = allocate(&backend, [1 << 20, 1 << 20]);
+    assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+    allocate(&backend, [4000, 1]).expect("a refusal is no failure of the GPU");
+}
+
 /// Numbers without a pattern, from -1 to 1.
 pub fn numbers(n: usize) -> Vec<f32> {
     (0..n as u32)

@@ -2,7 +2,7 @@
 
 use ggml::{Backend, Context, Error, Logits, Type, metal};
 
-use crate::gpu::{check_interrupts, check_products, squares};
+use crate::gpu::{check_interrupts, check_memory, check_products, check_squares, squares};
 
 fn gpu(memory: Option<usize>) -> Backend {
     Backend::metal(0, memory).expect("a GPU")
@@ -13,30 +13,14 @@ fn the_gpu_is_described_and_computes() {
     let found = metal::devices().expect("a GPU");
     let [device] = &found[..] else { panic!("{found:?}") };
     assert!(!device.name.is_empty() && device.free > 0 && device.free <= device.total, "{device:?}");
-    let backend = gpu(None);
-    assert!(!backend.has_own_operations());
-    let (squares, graph) = squares(&backend, &[1.0, -2.0, 3.0]).expect("memory");
-    for _ in 0..2 {
-        backend.compute(&graph).expect("computed");
-        assert_eq!(squares.to_vec::<f32>().expect("numbers"), [1.0, 4.0, 9.0]);
-    }
+    check_squares(&gpu(None));
     let missing = Backend::metal(1, None).map(|_| ());
     assert!(matches!(missing, Err(Error::NoSuchGpu { index: 1, gpus: 1 })), "{missing:?}");
 }
 
 #[test]
 fn memory_is_limited_and_refused() {
-    let allocate = |backend: &Backend, shape: [usize; 2]| {
-        let memory = Context::new(2);
-        let _tensor = memory.tensor(Type::F32, shape);
-        memory.allocate(&backend.buffer_type())
-    };
-    let bounded = allocate(&gpu(Some(10_000)), [4000, 1]);
-    assert!(matches!(bounded, Err(Error::OverBudget { limit: 10_000, .. })), "{bounded:?}");
-    let backend = gpu(None);
-    let refused = allocate(&backend, [1 << 20, 1 << 20]);
-    assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
-    allocate(&backend, [4000, 1]).expect("a refusal is no failure of the GPU");
+    check_memory(gpu);
 }
 
 /// ggml says that it can, and would give up when it finds no kernel.

@@ -2,7 +2,7 @@
 
 use ggml::{Backend, Context, Error, GraphAllocator, InterruptFlag, RopeMode, RopeParameters, Type, vulkan};
 
-use crate::gpu::{check_interrupts, check_products, numbers, squares};
+use crate::gpu::{check_interrupts, check_memory, check_products, check_squares, numbers, squares};
 
 /// The GPU that a test loses, with all its backends. The other tests do not use it.
 const LOST: usize = 2;
@@ -22,15 +22,8 @@ fn gpus_are_described_and_compute() {
     for (index, device) in found.iter().enumerate() {
         assert_eq!(device.index, index);
         assert!(!device.name.is_empty() && device.free > 0 && device.free <= device.total, "{device:?}");
-        if index == LOST {
-            continue;
-        }
-        let backend = gpu(index, None);
-        assert!(!backend.has_own_operations());
-        let (squares, graph) = squares(&backend, &[1.0, -2.0, 3.0]).expect("memory");
-        for _ in 0..2 {
-            backend.compute(&graph).expect("computed");
-            assert_eq!(squares.to_vec::<f32>().expect("numbers"), [1.0, 4.0, 9.0]);
+        if index != LOST {
+            check_squares(&gpu(index, None));
         }
     }
     let missing = Backend::vulkan(found.len(), None).map(|_| ());
@@ -53,17 +46,7 @@ fn numbers_pass_from_one_gpu_to_another() {
 
 #[test]
 fn memory_is_limited_and_refused() {
-    let allocate = |backend: &Backend, shape: [usize; 2]| {
-        let memory = Context::new(2);
-        let _tensor = memory.tensor(Type::F32, shape);
-        memory.allocate(&backend.buffer_type())
-    };
-    let bounded = allocate(&gpu(0, Some(10_000)), [4000, 1]);
-    assert!(matches!(bounded, Err(Error::OverBudget { limit: 10_000, .. })), "{bounded:?}");
-    let backend = gpu(0, None);
-    let refused = allocate(&backend, [1 << 20, 1 << 20]);
-    assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
-    allocate(&backend, [4000, 1]).expect("a refusal is no failure of the GPU");
+    check_memory(|memory| gpu(0, memory));
 }
 
 #[test]

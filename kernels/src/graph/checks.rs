@@ -97,6 +97,7 @@ pub(super) fn check_lane(lane: &GraphLane, n_kv_heads: usize) -> Check {
     })?;
     let Some(positions) = &lane.positions else { return Ok(()) };
     is_vector("positions of rows", &positions.all, positions.first.saturating_add(capacity * heads))?;
+    ensure(lane.reach == capacity, || "a lane with positions of rows is not read to its end".into())?;
     ensure(!lane.compensated, || "a lane with positions of rows is compensated".into())
 }
 

@@ -65,7 +65,7 @@ pub struct GraphLane {
     /// layer. Without positions the rows must lie in order. Layers with ALiBi have no windows.
     pub window: Option<usize>,
     /// From 1 to the capacity: rows that the portable form reads, which reads rows that are not live, too. There may be no more
-    /// live rows then, new ones included. Own kernels know how many are live.
+    /// live rows then, new ones included. All are read where they have positions. Own kernels know how many are live.
     pub reach: usize,
 }
 

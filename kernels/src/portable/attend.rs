@@ -62,12 +62,7 @@ type OfHeads = (Tensor, Vec<u32>);
 impl LaneCall<'_> {
     /// The keys or values that are read, after the appended rows: `[head_dim, reach, heads]`.
     fn rows(&self, tensor: &Tensor) -> Tensor {
-        self.ctx.rows(&self.ctx.after(tensor, &[self.appended.node]), 0, self.reach())
-    }
-
-    /// Rows that are read: all where they have positions, which lie without gaps.
-    fn reach(&self) -> usize {
-        if self.lane.positions.is_some() { self.lane.k.dim(1) } else { self.lane.reach }
+        self.ctx.rows(&self.ctx.after(tensor, &[self.appended.node]), 0, self.lane.reach)
     }
 
     /// The queries of these heads and tokens: `[head_dim, n, heads]`.
@@ -111,7 +106,7 @@ impl LaneCall<'_> {
         });
         let attended: Vec<Tensor> = (self.token_parts(lane.k.dim(1)).iter())
             .map(|tokens| {
-                let mask = tokens.hidden(ctx, self.reach(), lane.window);
+                let mask = tokens.hidden(ctx, lane.reach, lane.window);
                 let mask = shift.as_ref().map_or(mask.clone(), |shift| shift.add_to(ctx, &mask));
                 let q = self.queries(&heads, tokens);
                 let mask = ctx.cast(&mask, Type::F16);
@@ -152,7 +147,7 @@ impl LaneCall<'_> {
 
     /// The mask of query heads `[reach, n, heads]`, those of the lane's KV heads `run`.
     fn mask_of_heads(&self, heads: &[u32], run: std::ops::Range<usize>, tokens: &Queries) -> Tensor {
-        let (ctx, lane, reach) = (self.ctx, self.lane, self.reach());
+        let (ctx, lane, reach) = (self.ctx, self.lane, self.lane.reach);
         let Some(positions) = &lane.positions else {
             let hidden = tokens.hidden(ctx, reach, lane.window);
             let log_weight = self.log_weight.as_ref();

@@ -83,7 +83,7 @@ fn attend_within(
     }
     let lanes: Vec<GraphLane> = (call.lanes.iter().zip(lanes))
         .map(|(lane, (k, v, capacity, first))| GraphLane {
-            reach: reach(lane, capacity),
+            reach: if all_positions.is_some() { capacity } else { reach(lane, capacity) },
             compensated: lane.log_weight.is_some() && all_positions.is_none(),
             positions: all_positions.map(|_| RowPositions { all: positions.clone(), first }),
             window: call.window.map(|window| window.tokens),

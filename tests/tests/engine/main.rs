@@ -9,6 +9,8 @@ mod documents;
 mod drafts;
 mod experts;
 mod families;
+#[cfg(any(feature = "metal", feature = "vulkan"))]
+mod gpu;
 mod head_sizes;
 mod int8;
 mod intermediates;

@@ -3,13 +3,10 @@
 
 use std::sync::Arc;
 
-use longhand::reading::Prefill;
-use longhand::testing::placement::Place;
-use longhand::testing::snapshot::{self, Snapshot};
-use longhand::{DeviceKind, DeviceOptions, Engine, EngineError, EngineOptions, ModelSource};
+use longhand::{DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource};
 use tests::fixtures::{max_difference, options, random_tokens, session, sync};
 
-use crate::placements::logits;
+use crate::gpu::{check_loss, check_moves, check_same};
 
 /// A model with its last layers on GPUs, so many on each.
 fn open(source: &ModelSource, gpus: &[(usize, usize)]) -> Arc<Engine> {
@@ -48,29 +45,12 @@ fn a_gpu_computes_what_the_host_does_after_texts_of_any_length() {
 
 #[test]
 fn two_gpus_compute_what_one_does() {
-    let [one, two] = [embedded(&[(0, 3)]), embedded(&[(0, 1), (1, 2)])];
-    for (policy, prefill) in [("full", Prefill::Exact), ("h2o:heavy=16,recent=8", Prefill::Streaming)] {
-        let [one, two] = [&one, &two].map(|engine| logits(engine, policy, prefill));
-        assert_eq!(one.len(), two.len());
-        for (one, two) in one.iter().zip(&two) {
-            let difference = max_difference(one, two);
-            assert!(difference < 1e-3, "{policy}: {difference}");
-        }
-    }
+    check_same([&embedded(&[(0, 3)]), &embedded(&[(0, 1), (1, 2)])], 1e-3);
 }
 
 #[test]
 fn a_session_moves_to_a_gpu_and_back() {
-    let engines = [embedded(&[]), embedded(&[(0, 3)])];
-    let folder = tempfile::tempdir().expect("a folder");
-    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
-    let mut original = session(&engines[0], options(300, "h2o:heavy=48,recent=16"));
-    sync(&mut original, &random_tokens(&engines[0], 80, 9));
-    snapshot::save(&original, "mine", &first).expect("saved");
-    let restored = Snapshot::open(&first).expect("opens").restore(&engines[1]).expect("restored");
-    snapshot::save(&restored, "mine", &second).expect("saved again");
-    let bytes = [&first, &second].map(|path| std::fs::read(path).expect("the file"));
-    assert!(bytes[0] == bytes[1]);
+    check_moves([&embedded(&[]), &embedded(&[(0, 3)])]);
 }
 
 /// On a GPU of its own: whatever else uses it fails too.
@@ -78,19 +58,10 @@ fn a_session_moves_to_a_gpu_and_back() {
 fn a_lost_gpu_is_an_error_that_names_it() {
     const LOST: usize = 2;
     let engine = embedded(&[(LOST, 2)]);
-    let mut session = session(&engine, options(200, "tova:capacity=64"));
     let tokens = random_tokens(&engine, 70, 9);
-    sync(&mut session, &tokens[..60]);
-    engine.backends().at(Place::Device(0)).lose();
-    for _ in 0..2 {
-        let error = session.sync(&tokens, &mut |_| {}).map(|_| ()).expect_err("the GPU is lost");
-        let EngineError::Compute(ggml::Error::Device(text)) = &error else { panic!("{error}") };
-        assert!(text.contains("Vulkan2") && error.hint().is_some(), "{error}");
-    }
-    assert_eq!(session.tokens(), &tokens[..60], "what was read counts");
-    drop(session);
+    check_loss(&engine, "Vulkan2");
     drop(engine);
     // The driver opens it again.
     let engine = embedded(&[(LOST, 2)]);
-    sync(&mut tests::fixtures::session(&engine, options(200, "full")), &tokens);
+    sync(&mut session(&engine, options(200, "full")), &tokens);
 }

@@ -7,20 +7,7 @@
 use std::ffi::c_char;
 use std::sync::OnceLock;
 
-use ggml_sys::{ggml_backend_buffer_type_t, ggml_backend_t};
-
-/// A device. vulkan.cpp has the same struct.
-#[repr(C)]
-pub struct longhand_vulkan_device {
-    /// NUL-terminated.
-    pub name: [c_char; 256],
-    /// Bytes of its memory.
-    pub total: u64,
-    /// Bytes that are free; all where the driver does not say.
-    pub free: u64,
-    /// Whether it is part of the processor, with whose memory it computes.
-    pub is_integrated: bool,
-}
+use ggml_sys::{ggml_backend_buffer_type_t, ggml_backend_t, longhand_portable_gpu};
 
 // Functions that fail write a NUL-terminated reason of at most `size` bytes to `why`.
 unsafe extern "C" {
@@ -31,7 +18,7 @@ unsafe extern "C" {
     /// Describes a device with a number below the count.
     pub fn longhand_vulkan_describe(
         index: usize,
-        device: *mut longhand_vulkan_device,
+        device: *mut longhand_portable_gpu,
         why: *mut c_char,
         size: usize,
     ) -> bool;
