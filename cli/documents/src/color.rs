@@ -4,12 +4,13 @@
 const SAME: i32 = 24;
 
 /// A colour, or that there is one which is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Color {
     Known(u8, u8, u8),
     Transparent,
     /// One that is not known, but not white.
     NotWhite,
+    #[default]
     Unknown,
 }
 

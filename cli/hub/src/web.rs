@@ -56,7 +56,7 @@ pub use self::request::fetch;
 #[cfg(feature = "download")]
 mod request {
     use std::io::Read;
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
@@ -358,30 +358,35 @@ mod request {
     fn is_local(address: IpAddr) -> bool {
         match address {
             IpAddr::V4(v4) => is_local_v4(v4),
-            IpAddr::V6(v6) => match v6.to_ipv4() {
-                // Also those that embed one: ::ffff:127.0.0.1 and ::127.0.0.1, which `::1` is among.
+            IpAddr::V6(v6) => match embedded(v6) {
                 Some(v4) => is_local_v4(v4),
-                None => {
-                    v6.is_loopback()
-                        || v6.is_unspecified()
-                        || v6.is_multicast()
-                        || v6.is_unique_local()
-                        || v6.is_unicast_link_local()
-                }
+                None => v6.is_multicast() || v6.is_unique_local() || v6.is_unicast_link_local(),
             },
         }
     }
 
+    /// The address of version 4 that an address leads to: `::ffff:127.0.0.1`, `::127.0.0.1` (which `::1` is among), that
+    /// of NAT64 (RFC 6052) or 6to4 (RFC 3056).
+    fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+        let of = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
+        match address.segments() {
+            [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(of(high, low)),
+            _ => address.to_ipv4(),
+        }
+    }
+
     fn is_local_v4(address: Ipv4Addr) -> bool {
-        let [a, b, ..] = address.octets();
+        let [a, b, c, _] = address.octets();
         address.is_private()
             || address.is_loopback()
             || address.is_link_local()
-            || address.is_broadcast()
             || address.is_multicast()
             || a == 0
-            // Of providers (RFC 6598).
+            // Of providers (RFC 6598), of protocols, for measurements (RFC 2544), and not in use.
             || (a == 100 && (64..128).contains(&b))
+            || (a, b, c) == (192, 0, 0)
+            || (a == 198 && (b == 18 || b == 19))
+            || a >= 240
     }
 
     #[cfg(test)]
@@ -403,6 +408,13 @@ mod request {
                 ("[::ffff:10.0.0.1]", true),
                 ("[fd00::1]", true),
                 ("[fe80::1]", true),
+                ("[64:ff9b::a00:1]", true),
+                ("[2002:c0a8:1::1]", true),
+                ("192.0.0.170", true),
+                ("198.19.0.1", true),
+                ("255.255.255.255", true),
+                ("[64:ff9b::808:808]", false),
+                ("192.0.1.1", false),
                 ("localhost", true),
                 ("LOCALHOST.", true),
                 ("printer.local", true),

@@ -130,11 +130,6 @@ fn notice_text(notice: &Notice) -> Option<String> {
         Notice::UnusableProfile { reason } => {
             format!("note: the cached head profile cannot be used, so a new one is made: {reason}")
         }
-        Notice::UnverifiedProfile { path } => format!(
-            "note: {}: it is not known whether this head profile was made for this model. It was written by an older \
-             longhand, which identified models by a sample of their weights",
-            path.display()
-        ),
         Notice::ProfileNotCached { reason } => {
             format!("note: the head profile could not be cached: {reason}")
         }

@@ -5,6 +5,7 @@ mod diagram;
 pub(crate) mod docx;
 mod drawings;
 pub(crate) mod encrypted;
+mod fields;
 mod fill;
 mod listings;
 pub(crate) mod odf;

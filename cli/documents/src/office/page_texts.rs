@@ -1,11 +1,18 @@
 //! Headers and footers of pages, each once.
 
 /// Words beside the number of a page, and the most digits that it has.
-const OF_PAGES: [&str; 12] =
-    ["page", "pages", "pag", "pg", "p", "pp", "of", "seite", "von", "sur", "página", "de"];
+#[rustfmt::skip] // one word a line is too long
+const OF_PAGES: [&str; 38] = [
+    "page", "pages", "pag", "pg", "p", "pp", "of", "seite", "von", "sur", "página", "de", "pagina", "van", "di",
+    "sida", "side", "av", "af", "sivu", "strona", "z", "stránka", "strana", "oldal", "sayfa", "стр", "страница", "из",
+    "сторінка", "з", "σελίδα", "από", "صفحة", "من", "עמוד", "מתוך", "페이지",
+];
 const MAX_DIGITS: usize = 4;
 /// Signs around it.
-const SIGNS: [char; 15] = ['/', '-', '–', '—', '|', ':', '(', ')', '[', ']', '•', '·', '~', '*', '_'];
+#[rustfmt::skip] // one sign a line is too long
+const SIGNS: [char; 21] = [
+    '/', '-', '–', '—', '|', ':', '(', ')', '[', ']', '•', '·', '~', '*', '_', '第', '页', '頁', '共', '쪽', '/',
+];
 
 /// The headers and footers of a document, each in the order in which they came.
 #[derive(Debug, Default)]
@@ -64,7 +71,19 @@ mod tests {
 
     #[test]
     fn numbers_of_pages_are_no_headers() {
-        for text in ["", "12", "- 3 -", "Page 1 of 10", "Seite 4 von 7", "p. 3", "B 12", "3/10", "| 5 |"] {
+        for text in [
+            "",
+            "12",
+            "- 3 -",
+            "Page 1 of 10",
+            "Seite 4 von 7",
+            "p. 3",
+            "B 12",
+            "3/10",
+            "| 5 |",
+            "Страница 2 из 9",
+            "第3页 共9页",
+        ] {
             assert!(!has_words(text), "{text}");
         }
         for text in ["HEAD", "Ref. 4471", "Nr. 2024/17", "20240305", "ACME", "機密", "B12"] {

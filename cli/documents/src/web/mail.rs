@@ -17,7 +17,7 @@ use crate::{Converted, Kind, Note, Problem};
 
 /// Messages within messages.
 const MAX_DEPTH: usize = 5;
-/// Longest list of people, in characters.
+/// Longest list of people, in bytes. The rest is counted.
 const MAX_PEOPLE: usize = 1000;
 /// Formats of pictures that are never text.
 const PIXELS: &[&str] = &["jpeg", "jpg", "pjpeg", "png", "gif", "webp", "bmp", "tiff", "heic", "avif"];
@@ -253,9 +253,8 @@ fn headers(message: &Message) -> String {
     let mut lines = String::new();
     let mut line = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.trim().is_empty()) {
-            let value: String = value.split_whitespace().collect::<Vec<_>>().join(" ");
-            let value: String = value.chars().filter(|c| !c.is_control()).take(MAX_PEOPLE).collect();
-            lines.push_str(&format!("{name}: {value}\n"));
+            let words: Vec<&str> = value.split_whitespace().collect();
+            lines.push_str(&format!("{name}: {}\n", words.join(" ").replace(char::is_control, "")));
         }
     };
     line("From", message.from().map(people));
@@ -272,9 +271,16 @@ fn people(address: &Address) -> String {
         (Some(one), None) | (None, Some(one)) => one.to_owned(),
         (None, None) => String::new(),
     };
-    let all: Vec<String> =
-        address.iter().take(MAX_PEOPLE).map(person).filter(|person| !person.is_empty()).collect();
-    all.join(", ")
+    let mut all = address.iter().map(person).filter(|person| !person.is_empty());
+    let mut list = all.next().unwrap_or_default();
+    while let Some(person) = all.next() {
+        if list.len() + person.len() > MAX_PEOPLE {
+            return format!("{list}, and {} more", 1 + all.count());
+        }
+        list.push_str(", ");
+        list.push_str(&person);
+    }
+    list
 }
 
 /// A text whose lines go on behind a space at their end (RFC 3676), which may be no part of the text: a number may be divided there.

@@ -756,6 +756,23 @@ fn rich_text_is_read() {
         "☒ yes link\u{1f600}\n",
         "",
     );
+    let form = r"{\*\formfield{\fftype2\ffres1{\*\ffl red}{\*\ffl blue}}}";
+    for (field, wanted, wanted_note) in [
+        (r"{\*\fldinst SYMBOL 254 \\f Wingdings}{\fldrslt }".to_owned(), "☒", ""),
+        (r"{\*\fldinst symbol 0xfe \\f Wingdings}{\fldrslt }".to_owned(), "☒", ""),
+        // What is shown already comes once.
+        (r"{\*\fldinst SYMBOL 97 \\f Arial}{\fldrslt a}".to_owned(), "a", ""),
+        (format!(r"{{\*\fldinst FORMDROPDOWN {form}}}{{\fldrslt }}"), "blue", ""),
+        (format!(r"{{\*\fldinst FORMDROPDOWN {form}}}{{\fldrslt blue}}"), "blue", ""),
+        (
+            r"{\*\fldinst AUTONUM}{\fldrslt }".to_owned(),
+            "",
+            "numbers of headings, clauses or items could not be read in 1 place",
+        ),
+    ] {
+        let text = format!(r"{{\rtf1 a{{\field{field}}}b\par}}");
+        check("field.rtf", text.as_bytes(), &format!("a{wanted}b\n"), wanted_note);
+    }
     let deep = [b"{\\rtf1 ".to_vec(), b"{\\b ".repeat(200_000), b"x".to_vec(), b"{\\footnote ".repeat(1000)]
         .concat();
     assert!(read("deep.rtf", &deep).text.starts_with("x[^1]"));
@@ -1018,6 +1035,13 @@ fn messages_and_saved_pages_are_read() {
         "From: Ann <ann@example.org>\nTo: B\u{f6}b <bob@example.org>\nDate: Tue, 5 Mar 2024 12:00:00 +0000\nSubject: The boat\n\nIt sank at 10^6 m.\n\n==> a.csv <==\na | b\n1 | 2\n",
         "text that a reader does not see was left out in 1 place; 1 file in it left out: a.png",
     );
+    let many: Vec<String> = (0..100).map(|i| format!("person-{i}@example.org")).collect();
+    let subject = "word ".repeat(500);
+    let message = format!("To: {}\r\nSubject: {subject}\r\n\r\ntext\r\n", many.join(",\r\n "));
+    let text = read("many.eml", message.as_bytes()).text;
+    let (to, rest) = text.split_once('\n').expect("lines");
+    assert!(to.ends_with("person-43@example.org, and 56 more"), "{to}");
+    assert_eq!(rest, format!("Subject: {}\n\ntext\n", subject.trim()));
     let page = "From: <Saved by Blink>\r\nSubject: Page\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; type=\"text/html\"; boundary=x\r\n\r\n--x\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n<h1>Caf=C3=A9</h1>\r\n\
         --x\r\nContent-Type: image/png\r\nContent-Transfer-Encoding: base64\r\nContent-Location: http://x/a.png\r\n\r\niVBORw0KGgo=\r\n--x\r\nContent-Type: text/css\r\nContent-Location: http://x/a.css\r\n\r\np { color: red }\r\n--x--\r\n";
     check("a.mht", page.as_bytes(), "# Caf\u{e9}\n", "");

@@ -588,6 +588,32 @@ fn notes_comments_headers_and_pictures_are_told() {
 }
 
 #[test]
+fn headers_without_words_are_kept_unless_they_are_numbers_of_pages() {
+    let field = |name: &str| format!("<w:fldSimple w:instr=' {name} '><w:r><w:t>3</w:t></w:r></w:fldSimple>");
+    for (header, kept) in [
+        ("<w:r><w:t>4711-0815-22</w:t></w:r>".to_owned(), Some("4711-0815-22")),
+        ("<w:r><w:t>12.03.2024</w:t></w:r>".to_owned(), Some("12.03.2024")),
+        (format!("<w:r><w:t>ACME </w:t></w:r>{}", field("PAGE")), Some("ACME 3")),
+        (field("PAGE"), None),
+        (format!("<w:r><w:t>Page </w:t></w:r>{}/{}", field("PAGE"), field("NUMPAGES")), None),
+    ] {
+        let header = format!("<w:hdr><w:p>{header}</w:p></w:hdr>");
+        let document = docx(
+            "<w:p><w:r><w:t>text</w:t></w:r></w:p><w:sectPr><w:headerReference r:id='h'/></w:sectPr>",
+            &[
+                (
+                    "word/_rels/document.xml.rels",
+                    "<Relationships><Relationship Id='h' Type='x/header' Target='h.xml'/></Relationships>",
+                ),
+                ("word/h.xml", &header),
+            ],
+        );
+        let wanted = kept.map_or(String::new(), |kept| format!("[page header]\n{kept}\n\n"));
+        assert_eq!(document.text, format!("{wanted}text\n"), "{header}");
+    }
+}
+
+#[test]
 fn hostile_documents_end() {
     let ring = "<w:numbering><w:abstractNum w:abstractNumId='0'><w:numStyleLink w:val='S'/></w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='0'/></w:num></w:numbering>";
     let styles = "<w:styles><w:style w:styleId='S'><w:basedOn w:val='S'/><w:pPr><w:numPr><w:numId w:val='1'/></w:numPr></w:pPr></w:style></w:styles>";

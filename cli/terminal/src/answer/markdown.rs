@@ -29,6 +29,7 @@ const BAR: &str = "│ ";
 const MAX_DEPTH: usize = 12;
 
 /// Shows one text.
+#[derive(Default)]
 pub struct Markdown {
     rows: TextRows,
     underline: Option<Underline>,
@@ -47,8 +48,10 @@ pub struct Markdown {
 }
 
 /// What the current line is.
+#[derive(Default)]
 enum Line {
     /// Nothing of it is shown.
+    #[default]
     Begins,
     /// Text in this style.
     Text(Style),
@@ -92,17 +95,7 @@ enum Kind {
 impl Markdown {
     /// Nothing yet.
     pub fn new(colors: bool) -> Markdown {
-        Markdown {
-            rows: TextRows::new(colors),
-            underline: None,
-            pending: String::new(),
-            line: Line::Begins,
-            block: None,
-            table: Table::default(),
-            in_list: false,
-            before: None,
-            held_return: false,
-        }
+        Markdown { rows: TextRows::new(colors), ..Markdown::default() }
     }
 
     /// Underlines what does not stand in what is known.

@@ -11,6 +11,7 @@ use crate::answer::style::Style;
 pub type Run = (Style, String);
 
 /// Writes rows. What is taken with [`TextRows::take`] always ends in the plain style.
+#[derive(Default)]
 pub struct TextRows {
     out: String,
     /// Columns of a row.
@@ -37,20 +38,7 @@ pub struct TextRows {
 impl TextRows {
     /// No rows yet.
     pub fn new(colors: bool) -> TextRows {
-        TextRows {
-            out: String::new(),
-            columns: usize::MAX,
-            colors,
-            set: Style::PLAIN,
-            column: 0,
-            start: 0,
-            indent: Vec::new(),
-            spaces: 0,
-            space_style: Style::PLAIN,
-            word: Vec::new(),
-            word_width: 0,
-            is_long: false,
-        }
+        TextRows { columns: usize::MAX, colors, ..TextRows::default() }
     }
 
     /// Whether there are colours.

@@ -36,7 +36,7 @@ pub(super) struct FieldPlace {
 }
 
 /// Whether a field makes a number, by its name.
-pub(super) fn is_number(name: &str) -> bool {
+pub(in crate::office) fn is_number(name: &str) -> bool {
     matches!(name, "AUTONUM" | "AUTONUMLGL" | "AUTONUMOUT" | "LISTNUM")
 }
 

@@ -1,29 +1,27 @@
 //! DOCX (ECMA-376, WordprocessingML): paragraphs, headings, lists, tables, formulas, notes, comments, page headers and
 //! footers. What is marked as deleted or hidden is left out.
 
-mod auto_numbers;
+pub(super) mod auto_numbers;
 mod body;
 mod fields;
 mod numbering;
 mod styles;
 mod table_styles;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use self::body::{Body, Kind};
-pub(super) use self::fields::equation;
 use self::numbering::Numbering;
 use self::styles::Styles;
 use super::drawings::Drawings;
 use super::fill::Scheme;
+use super::page_texts::PageTexts;
 use super::relations::{Relations, main_part};
 use crate::convert::Parts;
 use crate::package::Archive;
 use crate::{Converted, Problem};
 
 const DOCUMENT: &str = "word/document.xml";
-/// A header with a page number and at most so many letters has nothing but its number: `Page 1 of 3`.
-const MAX_NUMBER_LETTERS: usize = 9;
 
 /// Converts a document.
 ///
@@ -49,12 +47,12 @@ pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
     }
     body.drawings = Drawings::of(&mut archive, &relations)?;
     body.scheme = Scheme::of(&mut archive, &relations)?;
-    let mut page_texts = HashMap::new();
+    let mut known = HashMap::new();
     for header in relations.all("header").chain(relations.all("footer")) {
         // One that is damaged is an error where it is read.
         if let Ok(text) = archive.text(&header.target) {
             body.look_ahead(&text);
-            page_texts.insert(header.target.as_str(), text);
+            known.insert(header.target.as_str(), text);
         }
     }
     for chunk in relations.all("aFChunk") {
@@ -74,26 +72,17 @@ pub(crate) fn convert(bytes: &[u8], mut parts: Parts) -> Result<Converted, Probl
             body.read(&part, &archive.text(&part)?, kind)?;
         }
     }
-    let (mut headers, mut footers, mut known) = (String::new(), String::new(), HashSet::new());
+    let mut page_texts = PageTexts::default();
     for reference in body.take_headers() {
         let Some(part) = relations.target(&reference.id) else { continue };
-        let (text, has_page_number) = match page_texts.get(part) {
+        let text = match known.get(part) {
             Some(text) => body.read_apart(part, text)?,
             None => body.read_apart(part, &archive.text(part)?)?,
         };
-        let letters = text.chars().filter(|c| c.is_alphabetic()).count();
-        let is_number = letters == 0 || (has_page_number && letters <= MAX_NUMBER_LETTERS);
-        // Each once, however many sections have it.
-        if !is_number && known.insert(text.clone()) {
-            let (all, name) =
-                if reference.is_footer { (&mut footers, "footer") } else { (&mut headers, "header") };
-            all.push_str(&format!("[page {name}]\n{}\n", text.trim_end()));
-        }
+        page_texts.add(text, reference.is_footer);
     }
     let (text, counts) = body.finish();
     parts.counts.add(counts);
-    for text in [headers, text, footers] {
-        parts.push_text(&text)?;
-    }
+    parts.push_text(&page_texts.around(text, Vec::new()))?;
     Ok(parts.finish())
 }

@@ -320,10 +320,11 @@ fn parts(name: &str) -> impl Iterator<Item = &str> {
 fn several(part: &str) -> Option<String> {
     let digits =
         part.strip_prefix("uni").filter(|digits| digits.len() > 4 && digits.len().is_multiple_of(4))?;
-    let units: Option<Vec<u16>> = (0..digits.len())
-        .step_by(4)
-        .map(|at| u16::from_str_radix(digits.get(at..at + 4)?, 16).ok())
-        .collect();
+    if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let units: Option<Vec<u16>> =
+        (0..digits.len()).step_by(4).map(|at| u16::from_str_radix(&digits[at..at + 4], 16).ok()).collect();
     String::from_utf16(&units?).ok()
 }
 

@@ -110,18 +110,8 @@ pub fn path_of_url(url: &str) -> Option<PathBuf> {
     let path = &url[url.find('/')?..];
     // `file:///C:/folder`
     let path = if cfg!(windows) { &path[1..] } else { path };
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
-    Some(String::from_utf8(bytes).ok()?.into())
+    let path = percent_encoding::percent_decode_str(path).decode_utf8().ok()?;
+    Some(PathBuf::from(path.into_owned()))
 }
 
 /// The text without the backslashes that a shell would remove.

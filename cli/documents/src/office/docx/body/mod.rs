@@ -43,8 +43,9 @@ const SKIPPED: &[&str] = &[
 ];
 
 /// What a part of a document is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
+    #[default]
     Text,
     Footnotes,
     Endnotes,
@@ -87,6 +88,7 @@ impl Marks {
 }
 
 /// The text of a document while its parts are read.
+#[derive(Default)]
 pub(super) struct Body {
     writer: Writer,
     counts: Counts,
@@ -106,7 +108,6 @@ pub(super) struct Body {
     /// Written before its first paragraph.
     note_mark: String,
     headers: Vec<HeaderReference>,
-    has_page_number: bool,
     /// Depth within an element that is left out.
     skipping: usize,
     /// Whether the text belongs to an element of text, and is not white space of the file.
@@ -156,54 +157,7 @@ pub(super) struct Body {
 
 impl Body {
     pub(super) fn new(styles: Styles, numbering: Numbering, max_bytes: u64) -> Body {
-        Body {
-            writer: Writer::default(),
-            counts: Counts::default(),
-            styles,
-            numbering,
-            tab_distance: None,
-            max_bytes,
-            kind: Kind::Text,
-            footnotes: Marks::default(),
-            endnotes: Marks::default(),
-            comments: Marks::default(),
-            notes: Vec::new(),
-            note: None,
-            note_mark: String::new(),
-            headers: Vec::new(),
-            has_page_number: false,
-            skipping: 0,
-            in_text: false,
-            in_instruction: false,
-            in_paragraph_properties: false,
-            in_run_properties: false,
-            in_control_properties: false,
-            in_row_properties: false,
-            in_table_properties: false,
-            paragraphs: Vec::new(),
-            runs: Vec::new(),
-            fields: Fields::default(),
-            auto_numbers: AutoNumbers::default(),
-            has_headings: false,
-            controls: Vec::new(),
-            math: None,
-            is_counted: false,
-            is_code: false,
-            cell: None,
-            continues_cell: false,
-            is_below: false,
-            tables: Vec::new(),
-            text_boxes: 0,
-            page: Color::WHITE,
-            has_behind: false,
-            shapes: Vec::new(),
-            drawings: Drawings::default(),
-            scheme: Scheme::default(),
-            chunks: HashMap::new(),
-            description: None,
-            reading: None,
-            in_reading: false,
-        }
+        Body { styles, numbering, max_bytes, page: Color::WHITE, ..Body::default() }
     }
 
     /// Reads the settings of the document. What comes before damage counts.
@@ -248,17 +202,16 @@ impl Body {
         self.has_behind |= marks.iter().any(|mark| part.contains(mark));
     }
 
-    /// The text of a part on its own, and whether it has the number of a page.
+    /// The text of a part on its own.
     ///
     /// # Errors
     /// As for [`Body::read`].
-    pub(super) fn read_apart(&mut self, part: &str, text: &str) -> Result<(String, bool), Problem> {
+    pub(super) fn read_apart(&mut self, part: &str, text: &str) -> Result<String, Problem> {
         let whole = std::mem::take(&mut self.writer);
-        self.has_page_number = false;
         let read = self.read(part, text, Kind::Text);
         self.end_tables();
         let text = std::mem::replace(&mut self.writer, whole).finish();
-        read.map(|()| (text, self.has_page_number))
+        read.map(|()| text)
     }
 
     /// Nothing is open where a part begins.
@@ -359,10 +312,7 @@ impl Body {
             "sym" => self.symbol(&value("font").unwrap_or_default(), &value("char").unwrap_or_default()),
             "fldChar" => match value("fldCharType").as_deref() {
                 Some("begin") => self.fields.begin(),
-                Some("separate") => {
-                    self.fields.separate();
-                    self.has_page_number |= self.fields.is_page_number();
-                }
+                Some("separate") => self.fields.separate(),
                 _ => {
                     let shown = self.fields.end();
                     self.show(shown);
@@ -372,7 +322,6 @@ impl Body {
                 self.fields.begin();
                 self.fields.instruction(&value("instr").unwrap_or_default());
                 self.fields.separate();
-                self.has_page_number |= self.fields.is_page_number();
             }
             "checkBox" | "checked" | "default" | "result" | "listEntry" => self.fields.property(element),
             "tbl" => self.begin_table(),

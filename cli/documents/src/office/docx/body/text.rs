@@ -3,8 +3,8 @@
 use super::{Body, Kind};
 use crate::color::Color;
 use crate::office::docx::auto_numbers::FieldPlace;
-use crate::office::docx::fields::Shown;
 use crate::office::docx::styles::{RunLook, set_tabs, shading};
+use crate::office::fields::Shown;
 use crate::office::shape::ShapeLook;
 use crate::office::sight::{self, Sight};
 use crate::package::xml::Element;

@@ -139,6 +139,7 @@ pub(super) enum Object {
 }
 
 /// The text of a document while it is read.
+#[derive(Default)]
 pub(super) struct Body<'a> {
     /// Chooses slides or sheets.
     chooser: Option<Chooser<'a>>,
@@ -195,42 +196,10 @@ pub(super) struct Body<'a> {
 impl<'a> Body<'a> {
     pub(super) fn new(styles: Styles, options: &'a Options) -> Body<'a> {
         Body {
-            chooser: None,
             selection: options.selection.as_ref(),
             styles,
             max_bytes: options.limits.bytes,
-            writer: Writer::default(),
-            counts: Counts::default(),
-            looks: Vec::new(),
-            shapes: Vec::new(),
-            lists: Vec::new(),
-            numbers: HashMap::new(),
-            headings: [None; LEVELS],
-            tables: Vec::new(),
-            notes: Vec::new(),
-            note_count: 0,
-            comment_count: 0,
-            written_notes: Vec::new(),
-            page_texts: PageTexts::default(),
-            skipping: 0,
-            is_counted: false,
-            has_white: false,
-            is_code: false,
-            paragraph_depth: 0,
-            controls: HashMap::new(),
-            has_picture: false,
-            has_object: false,
-            drawn: Vec::new(),
-            sheet: None,
-            description: None,
-            in_title: 0,
-            slides: 0,
-            slide: Color::Unknown,
-            is_drawn: false,
-            is_spreadsheet: false,
-            in_creator: false,
-            creator: String::new(),
-            in_date: false,
+            ..Body::default()
         }
     }
 

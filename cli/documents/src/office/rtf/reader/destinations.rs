@@ -2,10 +2,9 @@
 
 use std::mem;
 
-use super::{Destination, Field, Group, Reader, SKIPPED, Style};
-use crate::office::docx::equation;
+use super::{Destination, Group, OpenField, Reader, SKIPPED, Style};
+use crate::office::fields::{Field, Shown};
 use crate::office::rtf::{Font, of_charset, of_code_page};
-use crate::writer::symbols::{self, EMPTY, TICKED};
 
 /// Bytes of the name of a style that are read, at least.
 const MAX_NAME: usize = 256;
@@ -45,7 +44,7 @@ impl Reader {
                 Destination::Skipped
             }
             "field" => {
-                self.fields.push(Field { depth: self.groups.len(), ..Field::default() });
+                self.fields.push(OpenField { depth: self.groups.len(), field: Field::default() });
                 return true;
             }
             "pict" => {
@@ -148,11 +147,9 @@ impl Reader {
             Destination::Formula | Destination::Part | Destination::Run => self.end_formula(),
             Destination::Choice => {
                 let choice = mem::take(&mut self.name);
-                self.fields
-                    .iter_mut()
-                    .last()
-                    .into_iter()
-                    .for_each(|field| field.choices.push(choice.clone()));
+                if let Some(open) = self.fields.last_mut() {
+                    open.field.choice(choice);
+                }
             }
             _ => {}
         }
@@ -212,16 +209,14 @@ impl Reader {
 
     /// A property of a form.
     pub(super) fn form(&mut self, word: &str, number: i32) {
-        let Some(field) = self.fields.last_mut() else { return };
+        let Some(OpenField { field, .. }) = self.fields.last_mut() else { return };
         match word {
-            "fftype" => field.is_ticked = (number == 1).then_some(0),
+            "fftype" => field.is_ticked = (number == 1).then_some(false),
             // 25 is for the default.
-            "ffres" if number != 25 => {
-                field.is_ticked = field.is_ticked.map(|_| number);
-                field.chosen = usize::try_from(number).ok();
-            }
-            "ffdefres" if field.chosen.is_none() => {
-                field.is_ticked = field.is_ticked.map(|_| number);
+            "ffres" if number == 25 => {}
+            "ffdefres" if field.chosen.is_some() => {}
+            "ffres" | "ffdefres" => {
+                field.is_ticked = field.is_ticked.map(|_| number == 1);
                 field.chosen = usize::try_from(number).ok();
             }
             _ => {}
@@ -229,34 +224,28 @@ impl Reader {
     }
 
     pub(super) fn end_field(&mut self) {
-        let Some(field) = self.fields.pop() else { return };
-        self.fields.iter_mut().last().into_iter().for_each(|outer| outer.has_text |= field.has_text);
-        let instruction = field.instruction.trim().to_ascii_uppercase();
-        let symbol = field.instruction.trim().strip_prefix("SYMBOL").and_then(|rest| {
-            let number = rest.split_whitespace().next()?.parse().ok()?;
-            let font = rest.split_once("\\f").map_or("", |(_, font)| font.trim());
-            let end = font.trim_start_matches('"').find('"').map_or(font.len(), |end| end + 1);
-            symbols::sign(font[..end.min(font.len())].trim_matches('"'), number)
-        });
-        let shown = match (instruction.as_str(), field.is_ticked, symbol) {
-            (_, Some(is_ticked), _) if instruction.contains("CHECKBOX") => {
-                Some((if is_ticked == 1 { TICKED } else { EMPTY }).to_owned())
+        let Some(OpenField { field, .. }) = self.fields.pop() else { return };
+        self.fields.iter_mut().last().into_iter().for_each(|outer| outer.field.has_text |= field.has_text);
+        let shown = match field.finish() {
+            Shown::Nothing => return,
+            Shown::Text(text) => text,
+            Shown::Unknown => {
+                self.counts.unknown_characters += 1;
+                "\u{fffd}".to_owned()
             }
-            (_, _, Some(sign)) => Some(sign.to_string()),
-            _ if instruction.starts_with("EQ ") && !field.has_text => {
-                let formula = equation(&field.instruction.trim()[2..]);
-                self.counts.formulas += usize::from(formula.is_none());
-                formula
+            Shown::Formula => {
+                self.counts.formulas += 1;
+                return;
             }
-            _ if instruction.contains("DROPDOWN") => {
-                field.chosen.and_then(|chosen| field.choices.get(chosen).cloned())
+            Shown::Number(..) => {
+                self.counts.unknown_numbers += 1;
+                return;
             }
-            _ => None,
         };
         // The group of the instruction is closed.
         let group = mem::take(&mut self.group);
         self.group.destination = self.groups.last().map_or(Destination::Text, |group| group.destination);
-        shown.iter().for_each(|text| self.write(text));
+        self.write(&shown);
         self.group = group;
     }
 }

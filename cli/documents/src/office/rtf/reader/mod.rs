@@ -18,6 +18,7 @@ use self::tables::Table;
 use super::tokens::Token;
 use super::{Fonts, of_code_page};
 use crate::counts::Counts;
+use crate::office::fields::Field;
 use crate::office::omml::Omml;
 use crate::office::page_texts::PageTexts;
 use crate::writer::symbols;
@@ -152,16 +153,11 @@ struct Style {
     tabs: Option<Rc<TabStops>>,
 }
 
-/// A field with its instruction.
-#[derive(Debug, Default)]
-struct Field {
+/// A field, and in how many groups it stands.
+#[derive(Debug)]
+struct OpenField {
     depth: usize,
-    instruction: String,
-    /// Whether it shows text.
-    has_text: bool,
-    is_ticked: Option<i32>,
-    chosen: Option<usize>,
-    choices: Vec<String>,
+    field: Field,
 }
 
 #[derive(Debug, Default)]
@@ -197,7 +193,7 @@ pub(super) struct Reader {
     comment_count: usize,
     author: String,
     page_texts: PageTexts,
-    fields: Vec<Field>,
+    fields: Vec<OpenField>,
     counts: Counts,
     /// Whether the hidden text is counted already, and the white text of the paragraph.
     is_counted: bool,
@@ -259,7 +255,7 @@ impl Reader {
                     return;
                 }
                 self.close_destination();
-                if self.fields.last().is_some_and(|field| field.depth == self.groups.len()) {
+                if self.fields.last().is_some_and(|open| open.depth == self.groups.len()) {
                     self.end_field();
                 }
                 self.group = self.groups.pop().unwrap_or_default();
@@ -429,11 +425,9 @@ impl Reader {
             Destination::Colors => self.colors.text(text),
             Destination::Styles => self.style_name(text),
             Destination::Mark => self.mark.push_str(text),
-            Destination::Instruction => self.fields.iter_mut().last().into_iter().for_each(|field| {
-                if field.instruction.len() < 4096 {
-                    field.instruction.push_str(text);
-                }
-            }),
+            Destination::Instruction => {
+                self.fields.iter_mut().last().into_iter().for_each(|open| open.field.instruction(text));
+            }
             Destination::Author | Destination::Choice | Destination::Class => self.name.push_str(text),
             Destination::Formula | Destination::Part => self.math.value(&self.part, text),
             Destination::Run => {
@@ -455,7 +449,7 @@ impl Reader {
         }
         let is_blank = text.trim().is_empty();
         self.is_counted &= is_blank;
-        self.fields.iter_mut().last().into_iter().for_each(|field| field.has_text |= !is_blank);
+        self.fields.iter_mut().last().into_iter().for_each(|open| open.field.has_text |= !is_blank);
         self.begin_text();
         if self.group.look.is_struck {
             self.writer.begin_struck();

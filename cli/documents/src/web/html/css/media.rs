@@ -8,6 +8,8 @@ const WIDTH: f32 = 1280.0;
 const HEIGHT: f32 = 720.0;
 /// Brackets of a condition, which may be within each other.
 const MAX_BRACKETS: usize = 32;
+/// What comparisons are written with.
+const COMPARISONS: [char; 3] = ['<', '>', '='];
 
 /// Whether a list of media queries holds. `None` if it is not known.
 pub(crate) fn holds(queries: &str) -> Option<bool> {
@@ -79,7 +81,7 @@ fn feature(text: &str) -> Option<bool> {
     if text.starts_with('(') || text.starts_with("not ") {
         return query(text);
     }
-    if text.contains(['<', '>']) {
+    if text.contains(COMPARISONS) {
         return range(text);
     }
     let Some((name, value)) = text.split_once(':') else {
@@ -113,22 +115,32 @@ fn feature(text: &str) -> Option<bool> {
 
 /// `width >= 600px`, `400px < width <= 700px`.
 fn range(text: &str) -> Option<bool> {
-    let parts: Vec<&str> =
-        text.split(['<', '>', '=']).map(str::trim).filter(|part| !part.is_empty()).collect();
-    let value = |part: &str| match part {
+    let (first, rest) = comparison(text)?;
+    let Some(rest) = rest else { return Some(first) };
+    let (second, rest) = comparison(rest)?;
+    rest.is_none().then_some(first && second)
+}
+
+/// Whether the first comparison of a text holds, and the text from its right side on if another follows.
+fn comparison(text: &str) -> Option<(bool, Option<&str>)> {
+    let value = |part: &str| match part.trim() {
         "width" => Some(WIDTH),
         "height" => Some(HEIGHT),
         part => pixels(part),
     };
-    let values: Option<Vec<f32>> = parts.into_iter().map(value).collect();
-    let values = values.filter(|values| values.len() > 1)?;
-    let is_less = text.contains('<');
-    let holds = |pair: &[f32]| match (pair[0] == pair[1], is_less) {
-        (true, _) => text.contains('='),
-        (false, true) => pair[0] < pair[1],
-        (false, false) => pair[0] > pair[1],
+    let (left, rest) = text.split_at(text.find(COMPARISONS)?);
+    let right = rest.trim_start_matches(COMPARISONS);
+    let end = right.find(COMPARISONS);
+    let (left, value) = (value(left)?, value(&right[..end.unwrap_or(right.len())])?);
+    let holds = match &rest[..rest.len() - right.len()] {
+        "<" => left < value,
+        "<=" => left <= value,
+        ">" => left > value,
+        ">=" => left >= value,
+        "=" => left == value,
+        _ => return None,
     };
-    Some(values.windows(2).all(holds))
+    Some((holds, end.map(|_| right)))
 }
 
 #[cfg(test)]
@@ -149,6 +161,14 @@ mod tests {
             ("not all and (min-width: 600px)", Some(false)),
             ("(width >= 600px)", Some(true)),
             ("(400px < width <= 700px)", Some(false)),
+            ("(400px<width<=1280px)", Some(true)),
+            ("(400px <= width < 1280px)", Some(false)),
+            ("(1280px < width <= 1400px)", Some(false)),
+            ("(1400px >= width > 1000px)", Some(true)),
+            ("(width = 1280px)", Some(true)),
+            ("(width => 600px)", None),
+            ("(1px < width < 2000px < 3000px)", None),
+            ("(width <)", None),
             ("(prefers-color-scheme: dark)", Some(false)),
             ("(max-width: 600px) or (orientation: landscape)", Some(true)),
             ("(min-aspect-ratio: 1/1)", None),
