@@ -12,12 +12,18 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// # Errors
 /// Where it cannot be opened, or is anything else.
 pub fn open(path: &Path) -> io::Result<File> {
+    open_with(path, OpenOptions::new().read(true))
+}
+
+/// Opens a regular file with these options. Links are followed.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // Opening some devices does something. That they are none is checked again when the file is open.
     check(&fs::metadata(path)?)?;
-    let mut options = OpenOptions::new();
-    options.read(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK | libc::O_NOCTTY);
     opened(options.open(path)?)
 }
 

@@ -5,9 +5,8 @@
 //! These files are a cache. Each can be removed at any time. One that is damaged or does not fit is none.
 
 use std::cmp::Reverse;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::Hasher as _;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -325,7 +324,9 @@ fn cost(restored: usize) -> usize {
 
 /// Notes that a file was used now.
 fn note_use(path: &Path) {
-    let _ = regular_file::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    // Windows sets the time only of a file that is open for writing.
+    let file = regular_file::open_with(path, File::options().read(true).append(true));
+    let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
 }
 
 /// How long a slow disk takes to write the KV cache of a session.
@@ -343,9 +344,5 @@ fn has_name_of_hash(path: &Path) -> bool {
 /// Whether a file begins as all session files do, of whichever version. One that a loss of power has cut off before, or
 /// filled with zeros, does, too.
 fn begins_as_snapshot(path: &Path) -> bool {
-    let mut found = Vec::new();
-    let begins = snapshot::BEGINS;
-    let read =
-        regular_file::open(path).and_then(|file| file.take(begins.len() as u64).read_to_end(&mut found));
-    read.is_ok() && (begins.starts_with(&found) || found.iter().all(|byte| *byte == 0))
+    regular_file::open(path).is_ok_and(|file| atomic_file::is_beginning(&file, snapshot::BEGINS))
 }

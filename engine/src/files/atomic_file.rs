@@ -214,7 +214,7 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>, begins: &[u8]) {
         let (name, path) = (entry.file_name(), entry.path());
         let process = name.to_str().and_then(|name| process_of(name, prefix.as_deref()));
         let Some(process) = process.filter(|_| regular_file::is_own(&path)) else { continue };
-        if let Ok(mut file) = regular_file::open(&path).map(LockFile::new) {
+        if let Ok(file) = regular_file::open(&path).map(LockFile::new) {
             let is_free = match file.try_lock() {
                 Ok(()) => true,
                 // It is still written to.
@@ -223,7 +223,7 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>, begins: &[u8]) {
                 Err(TryLockError::Error(_)) => has_ended(process),
             };
             // It is removed while it is locked: another process may be about to write a file of this name.
-            if is_free && is_beginning(&mut file, begins) {
+            if is_free && is_beginning(&file, begins) {
                 let _ = fs::remove_file(&path);
             }
         }
@@ -256,7 +256,7 @@ fn has_ended(process: u32) -> bool {
 
 /// Whether a file has these bytes at its beginning, or was cut off before it had them. After a loss of power, blocks that
 /// were not written yet are zeros.
-fn is_beginning(file: &mut File, begins: &[u8]) -> bool {
+pub(crate) fn is_beginning(file: &File, begins: &[u8]) -> bool {
     let mut found = Vec::new();
     let read = file.take(begins.len() as u64).read_to_end(&mut found);
     read.is_ok() && (begins.starts_with(&found) || found.iter().all(|byte| *byte == 0))
