@@ -572,7 +572,7 @@ trait Strips<S: Simd> {
         let mut x = 0;
         // SAFETY: the caller's promise; x counts vectors of a panel.
         unsafe {
-            if STRIP * 4 <= S::ACCUMULATORS {
+            if const { STRIP * 4 <= S::ACCUMULATORS } {
                 while x + 4 <= vectors {
                     self.all_rows::<4>(x);
                     x += 4;
