@@ -17,6 +17,7 @@ use super::actual_text::ActualText;
 use super::file::changes::{self, MAX_OBJECTS, Objects};
 use super::file::{arrays, contents};
 use super::{clip_text, repair};
+use crate::plain::decode::hexadecimal;
 
 /// Drawings in drawings that are looked into, as the interpreter does.
 const MAX_DEPTH: usize = 50;
@@ -281,8 +282,7 @@ fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
     }
     let (mut plain, mut rest) = (Vec::new(), name);
     while let [first, after @ ..] = rest {
-        let code = (*first == b'#').then(|| std::str::from_utf8(after.get(..2)?).ok()).flatten();
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+        match after.get(..2).filter(|_| *first == b'#').and_then(hexadecimal) {
             Some(byte) => {
                 plain.push(byte);
                 rest = &after[2..];

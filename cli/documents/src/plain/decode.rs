@@ -1,7 +1,9 @@
 //! Text files in UTF-8 and in other encodings.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use encoding_rs::{
+    BIG5, EUC_KR, Encoding, GBK, MACINTOSH, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252,
+};
 
 use super::western::{self, Charset};
 use crate::kind::binary;
@@ -19,6 +21,27 @@ const MIN_UNITS: usize = 8;
 const UNITS_PER_SPACE: usize = 40;
 /// How texts of DOS may end.
 const END_OF_FILE: u8 = 0x1a;
+
+/// The encoding of a code page of Windows.
+pub(crate) fn of_code_page(number: u32) -> Option<&'static Encoding> {
+    match number {
+        932 => Some(SHIFT_JIS),
+        936 => Some(GBK),
+        949 => Some(EUC_KR),
+        950 => Some(BIG5),
+        10_000 => Some(MACINTOSH),
+        20_127 => Some(WINDOWS_1252),
+        65_001 => Some(UTF_8),
+        number @ 28_591..=28_606 => Encoding::for_label(format!("iso-8859-{}", number - 28_590).as_bytes()),
+        number => Encoding::for_label(format!("windows-{number}").as_bytes()),
+    }
+}
+
+/// The byte that one or two hexadecimal digits stand for. Rust's parser takes a sign, too.
+pub(crate) fn hexadecimal(digits: &[u8]) -> Option<u8> {
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    u8::from_str_radix(digits, 16).ok()
+}
 
 /// Decodes a text. Valid UTF-8 stays as it is, without its byte order mark, and without the sign that marks what begins where.
 ///

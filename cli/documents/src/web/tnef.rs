@@ -1,7 +1,9 @@
 //! Attachments as Outlook packs them into `winmail.dat` (TNEF, [MS-OXTNEF]): the attributes that hold files and a plain text.
 //! Text in HTML and RTF is in other properties, which are not read. Whether there is one, its number tells.
 
-use encoding_rs::{Encoding, UTF_8};
+use encoding_rs::Encoding;
+
+use crate::plain::decode::of_code_page;
 
 /// How such a file begins. A key of two bytes follows.
 pub(crate) const SIGNATURE: &[u8] = b"\x78\x9f\x3e\x22";
@@ -34,14 +36,7 @@ pub(super) struct Packed<'a> {
 impl Packed<'_> {
     /// The encoding of its texts, if it says one that is known.
     pub(super) fn encoding(&self) -> Option<&'static Encoding> {
-        match self.code_page {
-            65_001 => Some(UTF_8),
-            932 => Encoding::for_label(b"shift_jis"),
-            936 => Encoding::for_label(b"gbk"),
-            949 => Encoding::for_label(b"euc-kr"),
-            950 => Encoding::for_label(b"big5"),
-            page => Encoding::for_label(format!("windows-{page}").as_bytes()),
-        }
+        of_code_page(self.code_page)
     }
 }
 

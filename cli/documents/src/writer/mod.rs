@@ -290,6 +290,17 @@ impl Writer {
         self.struck = self.struck.saturating_sub(1);
     }
 
+    /// What is written is struck out, or not.
+    pub(crate) fn struck(&mut self, is_struck: bool, write: impl FnOnce(&mut Writer)) {
+        if is_struck {
+            self.begin_struck();
+        }
+        write(self);
+        if is_struck {
+            self.end_struck();
+        }
+    }
+
     /// The mark stands on the line of the text. It is written again before text that goes on behind it.
     fn close_struck(&mut self) {
         if std::mem::take(&mut self.is_struck) {

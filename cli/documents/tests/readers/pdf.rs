@@ -783,7 +783,7 @@ fn accents_are_put_on_their_letters() {
 
 // Right to left.
 
-const HEBREW: &str = "שלוםעקדתןחרב .,()-:0123456789abcdegilnospwr%₪";
+const HEBREW: &str = "שלוםעקדתןחרב .,()-:0123456789abcdegilnospwrxC%₪–+=°";
 
 /// A page with these texts in font `/G`.
 fn right_to_left(texts: &[(f64, f64, String)]) -> String {
@@ -808,6 +808,11 @@ fn right_to_left_text_is_read_from_the_right() {
         (".םולש", "שלום."),
         ("50% דוק", "קוד 50%"),
         ("2024-05-12 דוק", "קוד 2024-05-12"),
+        // Of two years with a dash the first stands at the right, as in the text.
+        ("2005–1999 דוק", "קוד 1999–2005"),
+        ("7=3+4 דוק", "קוד 3+4=7"),
+        ("2x3=6 דוק", "קוד 2x3=6"),
+        ("5°C דוק", "קוד 5°C"),
         ("a line is in latin, םלוע םולש, end", "a line is in latin, שלום עולם, end"),
         ("the code", "the code"),
     ] {

@@ -591,3 +591,144 @@ fn lines_of_a_label_are_not_mixed() {
         assert_table(at(&texts), &wanted);
     }
 }
+
+#[test]
+fn rows_below_a_gap_stay_in_the_columns_of_the_table_above() {
+    let mut texts = vec![(50.0, 700.0, "Assets"), ending(300.0, 700.0, "2024"), ending(400.0, 700.0, "2023")];
+    texts.push((200.0, 700.0, "Note"));
+    let rows: [(f64, &str, [&str; 3]); 5] = [
+        (686.0, "Goodwill", ["4", "100", "90"]),
+        (672.0, "Cash", ["", "20", "10"]),
+        (630.0, "Loans", ["", "70", "60"]),
+        (588.0, "Reserves", ["7", "", "5"]),
+        (574.0, "Hybrid", ["", "", "6"]),
+    ];
+    for (y, name, numbers) in rows {
+        texts.push((50.0, y, name));
+        let numbers = [218.0, 300.0, 400.0].into_iter().zip(numbers).filter(|(_, number)| !number.is_empty());
+        texts.extend(numbers.map(|(x, number)| ending(x, y, number)));
+    }
+    texts.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.total_cmp(&b.0)));
+    assert_table(
+        at(&texts),
+        &[
+            "Assets\tNote\t2024\t2023",
+            "Goodwill\t4\t100\t90",
+            "Cash\t–\t20\t10",
+            "Loans\t–\t70\t60",
+            "Reserves\t7\t–\t5",
+            "Hybrid\t–\t–\t6",
+        ],
+    );
+    // A table with names of its own is another one.
+    let other = [
+        (50.0, 700.0, "Assets"),
+        (200.0, 700.0, "Note"),
+        (300.0, 700.0, "Sum"),
+        (50.0, 686.0, "Cash"),
+        (200.0, 686.0, "1"),
+        (300.0, 686.0, "20"),
+        (50.0, 630.0, "Name"),
+        (300.0, 630.0, "Age"),
+        (50.0, 616.0, "Ann"),
+        (300.0, 616.0, "30"),
+    ];
+    assert_table(at(&other), &["Assets\tNote\tSum", "Cash\t1\t20", "Name\tAge", "Ann\t30"]);
+}
+
+#[test]
+fn numbers_that_are_drawn_behind_a_label_of_several_lines_are_of_its_row() {
+    let texts = [
+        (50.0, 700.0, "Pos"),
+        (90.0, 700.0, "Description"),
+        (250.0, 700.0, "Qty"),
+        (330.0, 700.0, "Price"),
+        (430.0, 700.0, "Amount"),
+        (50.0, 684.0, "1"),
+        (90.0, 684.0, "Desk"),
+        (250.0, 684.0, "1"),
+        (330.0, 684.0, "300.00"),
+        (430.0, 684.0, "300.00"),
+        (50.0, 668.0, "2"),
+        (90.0, 668.0, "Delivery to the"),
+        (90.0, 656.0, "third floor"),
+        (330.0, 668.0, "50.00"),
+        (430.0, 668.0, "50.00"),
+        (50.0, 640.0, "3"),
+        (90.0, 640.0, "Lamp"),
+        (250.0, 640.0, "3"),
+        (430.0, 640.0, "60.00"),
+    ];
+    assert_table(
+        at(&texts),
+        &[
+            "Pos\tDescription\tQty\tPrice\tAmount",
+            "1\tDesk\t1\t300.00\t300.00",
+            "2\tDelivery to the third floor\t–\t50.00\t50.00",
+            "3\tLamp\t3\t–\t60.00",
+        ],
+    );
+}
+
+#[test]
+fn a_sum_without_lines_between_its_columns_is_in_its_columns() {
+    let (xs, ys) = ([40.0, 120.0, 180.0, 240.0, 300.0], [712.0, 696.0, 680.0, 664.0]);
+    let lines = format!(
+        "{}40 664 m 300 664 l S\n40 648 m 300 648 l S\n40 664 m 40 648 l S\n300 664 m 300 648 l S\n",
+        grid(&xs, &ys)
+    );
+    let mut texts =
+        vec![(45.0, 700.0, "Item"), (130.0, 700.0, "2023"), (190.0, 700.0, "2024"), (250.0, 700.0, "2025")];
+    for (y, name, numbers) in [
+        (684.0, "Sales", ["100", "200", "300"]),
+        (668.0, "Costs", ["50", "", "70"]),
+        (652.0, "Total", ["", "200", "370"]),
+    ] {
+        texts.push((45.0, y, name));
+        let numbers = [175.0, 235.0, 295.0].into_iter().zip(numbers).filter(|(_, number)| !number.is_empty());
+        texts.extend(numbers.map(|(x, number)| ending(x, y, number)));
+    }
+    assert_table(
+        format!("{lines}{}", at(&texts)),
+        &["Item\t2023\t2024\t2025", "Sales\t100\t200\t300", "Costs\t50\t–\t70", "Total\t–\t200\t370"],
+    );
+    // A text over all columns is one.
+    texts.truncate(texts.len() - 3);
+    texts.push((45.0, 652.0, "All numbers are in thousands of euros"));
+    assert_table(
+        format!("{lines}{}", at(&texts)),
+        &[
+            "Item\t2023\t2024\t2025",
+            "Sales\t100\t200\t300",
+            "Costs\t50\t–\t70",
+            "All numbers are in thousands of euros",
+        ],
+    );
+}
+
+#[test]
+fn columns_that_are_near_to_each_other_are_told_by_where_their_numbers_end() {
+    // Helvetica: `Debit` is 23.9 points wide, `Credit` 26.1, `Balance` 35.6.
+    let mut texts = vec![
+        (50.0, 700.0, "Date"),
+        (110.0, 700.0, "Text"),
+        (236.1, 700.0, "Debit"),
+        (265.0, 700.0, "Credit"),
+        (300.4, 700.0, "Balance"),
+    ];
+    for (y, text, numbers) in
+        [(686.0, "Insurance", ["9,654.06", "1,340.42"]), (672.0, "Interest", ["692.79", "3,680.31"])]
+    {
+        // The date ends 7 points before the text.
+        texts.extend([(50.0, y, "11.03.2024"), (110.0, y, text)]);
+        texts.extend([260.0, 336.0].into_iter().zip(numbers).map(|(x, number)| ending(x, y, number)));
+    }
+    assert_table(
+        at(&texts),
+        &[
+            "Date\tText\tDebit\tCredit\tBalance",
+            "11.03.2024\tInsurance\t9,654.06\t–\t1,340.42",
+            "11.03.2024\tInterest\t692.79\t–\t3,680.31",
+        ],
+    );
+}

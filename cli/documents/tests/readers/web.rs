@@ -240,6 +240,23 @@ fn raised_and_lowered_text_is_not_joined() {
     );
     check("<pre>x = 10<sup>6</sup>\n  y</pre>", "x = 10^6\n  y\n");
     check("the 1<sup>st</sup> of m<span style='vertical-align:super'>2</span>", "the 1st of m^2\n");
+    // As common style sheets and LibreOffice write them.
+    let moved = "<style>sub,sup{font-size:75%;position:relative;vertical-align:baseline}sub{bottom:-.25em}sup{top:-.5em}\
+        .e{font-size:.58em;position:relative;top:-.33em}</style>";
+    check(
+        &format!("{moved}10<sup>6</sup> m<sup>2</sup>, x<sub>1</sub>, 3 × 10<i class=e>-5</i>"),
+        "10^6 m^2, x_1, 3 × 10^-5\n",
+    );
+    for plain in [
+        "position:relative;top:-1px",
+        "top:-.5em",
+        "position:absolute;top:-.5em",
+        "position:relative;top:-5em",
+    ] {
+        check(&format!("<style>sup{{vertical-align:baseline;{plain}}}</style>1<sup>6</sup>"), "16\n");
+    }
+    // Text of full size is only nudged.
+    check("<b style='position:relative;top:-3px'>6</b>", "6\n");
     check("<style>.up{vertical-align:super}</style>10<span class=up>6</span>", "10^6\n");
 }
 

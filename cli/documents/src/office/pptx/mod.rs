@@ -549,13 +549,7 @@ impl Slide {
             if i > 0 {
                 out.tab(&tabs, distance);
             }
-            if is_struck {
-                out.begin_struck();
-            }
-            out.text_at(level, text);
-            if is_struck {
-                out.end_struck();
-            }
+            out.struck(is_struck, |out| out.text_at(level, text));
         }
     }
 

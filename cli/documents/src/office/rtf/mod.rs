@@ -62,17 +62,3 @@ fn of_charset(number: i32) -> Option<&'static Encoding> {
         _ => return None,
     })
 }
-
-/// The encoding of a code page of Windows.
-fn of_code_page(number: i32) -> Option<&'static Encoding> {
-    match number {
-        932 => Some(SHIFT_JIS),
-        936 => Some(GBK),
-        949 => Some(EUC_KR),
-        950 => Some(BIG5),
-        874 => Some(WINDOWS_874),
-        10000 => Some(MACINTOSH),
-        65001 => Some(encoding_rs::UTF_8),
-        number => Encoding::for_label(format!("windows-{number}").as_bytes()),
-    }
-}

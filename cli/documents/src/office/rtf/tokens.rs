@@ -1,5 +1,7 @@
 //! The pieces of an RTF file: groups, control words and text.
 
+use crate::plain::decode::hexadecimal;
+
 /// Longest control word.
 const MAX_WORD: usize = 32;
 /// The sign stands for this word.
@@ -42,16 +44,10 @@ impl<'a> Tokens<'a> {
         if !first.is_ascii_alphabetic() {
             let sign = self.take(1);
             return Some(match first {
-                b'\'' => {
-                    let digits = self.take(2);
-                    let byte = std::str::from_utf8(digits)
-                        .ok()
-                        .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                    match byte {
-                        Some(b'\t') => TAB,
-                        byte => byte.map_or(Token::Text(b""), Token::Byte),
-                    }
-                }
+                b'\'' => match hexadecimal(self.take(2)) {
+                    Some(b'\t') => TAB,
+                    byte => byte.map_or(Token::Text(b""), Token::Byte),
+                },
                 b'~' => Token::Word("~", None),
                 b'_' => Token::Text(b"-"),
                 b'*' => Token::Word("*", None),

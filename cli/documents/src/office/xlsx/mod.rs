@@ -238,13 +238,7 @@ impl RichText {
 fn written(runs: &[Run], is_written: impl Fn(&Run) -> bool) -> String {
     let mut writer = Writer::default();
     for run in runs.iter().filter(|run| is_written(run)) {
-        if run.is_struck {
-            writer.begin_struck();
-        }
-        writer.text_at(run.level, &run.text);
-        if run.is_struck {
-            writer.end_struck();
-        }
+        writer.struck(run.is_struck, |writer| writer.text_at(run.level, &run.text));
     }
     writer.finish().trim_end().to_owned()
 }

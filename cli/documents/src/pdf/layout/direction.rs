@@ -183,7 +183,16 @@ fn write_from_right(items: &[Item], out: &mut String) {
     while at < items.len() {
         let length = match items[at].kind {
             Kind::Ltr => latin(&items[at..]),
-            _ => number(&items[at..], behind_arabic[at]).unwrap_or(1),
+            _ => match number(&items[at..], behind_arabic[at]) {
+                // `5°C`, `2x3`: Latin letters at a number go on with it. The mark of a note is of the word itself.
+                Some(length)
+                    if !is_mark(&items[at])
+                        && items.get(at + length).is_some_and(|item| item.kind == Kind::Ltr) =>
+                {
+                    length + latin(&items[at + length..])
+                }
+                length => length.unwrap_or(1),
+            },
         };
         parts.push(&items[at..at + length]);
         at += length;
@@ -251,6 +260,11 @@ fn latin(items: &[Item]) -> usize {
     length
 }
 
+/// Whether an item is the mark of a note.
+fn is_mark(item: &Item) -> bool {
+    item.text.starts_with('[')
+}
+
 /// How many items are a number: digits with single signs between them, and with a sign of a unit or currency. Signs beside
 /// Arabic numbers belong to the text around them.
 fn number(items: &[Item], behind_arabic: bool) -> Option<usize> {
@@ -261,7 +275,8 @@ fn number(items: &[Item], behind_arabic: bool) -> Option<usize> {
     let is_arabic = |i: usize| is_digit(i) && items[i].text.contains(|c| matches!(c, '\u{660}'..='\u{669}'));
     let (before, joining, behind) = match behind_arabic || is_arabic(0) || is_arabic(1) {
         true => ("", ".,:/،٫٬", ""),
-        false => ("+%$€£₪°#‰٪", ".,:/-–،٫٬", "%$€£₪°#‰٪"),
+        // A longer dash is none of them: of years with it, the first stands at the right.
+        false => ("+%$€£₪°#‰٪", ".,:/+-−،٫٬", "%$€£₪°#‰٪"),
     };
     let start = usize::from(is_one_of(0, before));
     if !is_digit(start) {

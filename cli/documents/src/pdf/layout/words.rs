@@ -20,7 +20,7 @@ const LETTERS: usize = 3;
 const MAYBE_CELL: f64 = 0.8;
 /// The same if it is so many times as wide as the usual one of the line, and as wide as this.
 const WIDER: f64 = 1.6;
-const NARROW_CELL: f64 = 0.5;
+pub(super) const NARROW_CELL: f64 = 0.5;
 /// A gap of this width separates cells.
 const CELL: f64 = 2.0;
 /// The same where glyphs for spaces fill the gap.
@@ -67,6 +67,8 @@ pub(super) struct Cell {
     pub(super) y: f64,
     /// Whether the gap before it separates cells.
     pub(super) is_apart: bool,
+    /// Where its words begin and end; empty where that is not known.
+    pub(super) words: Vec<(f64, f64)>,
 }
 
 /// A glyph in its line.
@@ -101,6 +103,7 @@ fn row(mut line: Line, direction: Direction) -> Row {
                 right: table.right,
                 y: table.top,
                 is_apart: true,
+                words: Vec::new(),
             }],
             y: table.top,
             bottom: table.bottom,
@@ -148,7 +151,8 @@ fn row(mut line: Line, direction: Direction) -> Row {
             let right = letters.iter().map(|letter| letter.glyph.end).fold(f64::MIN, f64::max);
             let is_apart = std::mem::take(&mut is_after_leader) || is_cell(&letters[0]);
             let first = letters[0].glyph;
-            cells.push(Cell { text, left: first.x, right, y: first.y, is_apart });
+            let words = if direction.has_rtl { Vec::new() } else { words_of(letters, &text) };
+            cells.push(Cell { text, left: first.x, right, y: first.y, is_apart, words });
         }
     }
     let first = line.glyphs.iter().find(|glyph| !glyph.is_space()).unwrap_or(&line.glyphs[0]);
@@ -165,6 +169,14 @@ fn row(mut line: Line, direction: Direction) -> Row {
         pitch,
         indent: 0,
     }
+}
+
+/// Where the words of a cell begin and end. None where they are written in another way.
+fn words_of(letters: &[Letter<'_>], text: &str) -> Vec<(f64, f64)> {
+    let words = letters.chunk_by(|_, next| !next.is_apart);
+    let ends = |word: &[Letter<'_>]| word.iter().map(|letter| letter.glyph.end).fold(f64::MIN, f64::max);
+    let words: Vec<(f64, f64)> = words.map(|word| (word[0].glyph.x, ends(word))).collect();
+    if words.len() == text.split(' ').count() { words } else { Vec::new() }
 }
 
 /// The gap from which on words may be of different cells: less where it is clearly wider than those between other words.

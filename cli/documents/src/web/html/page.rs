@@ -458,6 +458,8 @@ impl<'a> Page<'a> {
             declared.background = Some(Color::Unknown);
         }
         let mut declared = declared.replaced_by(self.known.sheet.of(tag, subject, &self.around));
+        let is_script = matches!(tag.name.as_slice(), b"sup" | b"sub");
+        declared.level = declared.moved_level(is_script).or(declared.level);
         if matches!(tag.name.as_slice(), b"table" | b"tr" | b"td" | b"th") {
             declared.outside.grows();
         }

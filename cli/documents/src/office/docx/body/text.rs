@@ -87,18 +87,10 @@ impl Body {
             None => (text.to_owned(), text.chars().filter(|c| symbols::is_private(*c)).count()),
         };
         self.counts.unknown_characters += known.1;
-        let is_struck = look.is_struck == Some(true);
-        let out = self.out();
-        if is_struck {
-            out.begin_struck();
-        }
-        match look.level.unwrap_or(Level::Normal) {
+        self.out().struck(look.is_struck == Some(true), |out| match look.level.unwrap_or(Level::Normal) {
             Level::Normal if look.keeps_spaces() => out.preformatted(&known.0),
             level => out.text_at(level, &known.0),
-        }
-        if is_struck {
-            out.end_struck();
-        }
+        });
     }
 
     pub(super) fn set_control(&mut self, is_ticked: bool) {

@@ -171,8 +171,9 @@ pub(super) struct Body<'a> {
     /// Whether the last paragraph was one of code.
     is_code: bool,
     paragraph_depth: usize,
-    /// Fields of forms by their ids, and the one that is read.
+    /// Fields of forms by their ids, and the id of the last one.
     controls: HashMap<String, String>,
+    last_control: String,
     /// The last picture, until its description is known.
     has_picture: bool,
     /// Whether the frame holds a formula or a chart that is read.
@@ -418,6 +419,7 @@ impl<'a> Body<'a> {
             }
             "checkbox" | "radio" | "text" | "textarea" | "combobox" | "listbox" | "formatted-text"
             | "number" => self.control(element),
+            "option" => self.choice(element),
             "control" => {
                 let shown = value("control").and_then(|id| self.controls.get(&id).cloned());
                 shown.into_iter().for_each(|shown| self.text(&format!(" {shown} ")));
@@ -532,7 +534,18 @@ impl<'a> Body<'a> {
             EMPTY
         };
         let text = if is_box { value("label") } else { value("current-value").or_else(|| value("value")) };
+        self.last_control.clone_from(&id);
         self.controls.insert(id, format!("{mark} {}", text.unwrap_or_default()).trim().to_owned());
+    }
+
+    /// A choice of the list that was read last, which shows those that are chosen.
+    fn choice(&mut self, element: &Element) {
+        let state = element.attribute("current-selected").or_else(|| element.attribute("selected"));
+        let label = element.attribute("label").filter(|_| state.is_some_and(|state| state == "true"));
+        if let (Some(label), Some(shown)) = (label, self.controls.get_mut(&self.last_control)) {
+            shown.push_str(if shown.is_empty() { "" } else { ", " });
+            shown.push_str(&label);
+        }
     }
 }
 

@@ -71,17 +71,10 @@ impl Body<'_> {
             _ => (text.to_owned(), 0),
         };
         self.counts.unknown_characters += unknown;
-        let is_struck = look.is_struck == Some(true);
-        if is_struck {
-            self.writer.begin_struck();
-        }
-        match look.level.unwrap_or(Level::Normal) {
-            Level::Normal if look.keeps_spaces() => self.writer.preformatted(&text),
-            level => self.writer.text_at(level, &text),
-        }
-        if is_struck {
-            self.writer.end_struck();
-        }
+        self.writer.struck(look.is_struck == Some(true), |out| match look.level.unwrap_or(Level::Normal) {
+            Level::Normal if look.keeps_spaces() => out.preformatted(&text),
+            level => out.text_at(level, &text),
+        });
     }
 }
 

@@ -4,7 +4,8 @@ use std::mem;
 
 use super::{Destination, Group, OpenField, Reader, SKIPPED, Style};
 use crate::office::fields::{Field, Shown};
-use crate::office::rtf::{Font, of_charset, of_code_page};
+use crate::office::rtf::{Font, of_charset};
+use crate::plain::decode::of_code_page;
 
 /// Bytes of the name of a style that are read, at least.
 const MAX_NAME: usize = 256;
@@ -163,7 +164,7 @@ impl Reader {
                 self.fonts.insert(self.group.font, Font::default());
             }
             "fcharset" => self.font().encoding = number.and_then(of_charset),
-            "cpg" => self.font().encoding = number.and_then(of_code_page),
+            "cpg" => self.font().encoding = number.and_then(|number| of_code_page(number.try_into().ok()?)),
             _ => {}
         }
     }

@@ -15,12 +15,13 @@ use encoding_rs::{Encoding, WINDOWS_1252};
 
 use self::looks::{Colors, Ground, Look};
 use self::tables::Table;
+use super::Fonts;
 use super::tokens::Token;
-use super::{Fonts, of_code_page};
 use crate::counts::Counts;
 use crate::office::fields::Field;
 use crate::office::omml::Omml;
 use crate::office::page_texts::PageTexts;
+use crate::plain::decode::of_code_page;
 use crate::writer::symbols;
 use crate::writer::{Align, Level, TabStops, Writer};
 
@@ -298,7 +299,7 @@ impl Reader {
         }
         match word {
             "deftab" => self.tab_distance = number.and_then(|distance| distance.try_into().ok()),
-            "ansicpg" => self.encoding = number.and_then(of_code_page),
+            "ansicpg" => self.encoding = number.and_then(|number| of_code_page(number.try_into().ok()?)),
             "uc" => {
                 self.group.fallback =
                     number.and_then(|count| usize::try_from(count).ok()).map(|count| count.min(16))
@@ -451,12 +452,7 @@ impl Reader {
         self.is_counted &= is_blank;
         self.fields.iter_mut().last().into_iter().for_each(|open| open.field.has_text |= !is_blank);
         self.begin_text();
-        if self.group.look.is_struck {
-            self.writer.begin_struck();
-        }
-        self.writer.text_at(self.group.look.level, text);
-        if self.group.look.is_struck {
-            self.writer.end_struck();
-        }
+        let look = &self.group.look;
+        self.writer.struck(look.is_struck, |writer| writer.text_at(look.level, text));
     }
 }

@@ -24,12 +24,19 @@ const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursd
 pub(super) fn date(tokens: &[Token], number: f64, is_1904: bool) -> Option<String> {
     let has_half = tokens.iter().any(|token| matches!(token, Token::Half(_)));
     let is_elapsed = tokens.iter().any(|token| matches!(token, Token::Elapsed(..)));
-    // Fractions of seconds are rounded where they are not shown. A day alone is not rounded.
+    // Fractions of seconds are rounded as far as they are not shown. A day alone is not rounded.
     let fractions = tokens
         .iter()
         .skip_while(|token| !matches!(token, Token::Date('s', _) | Token::Elapsed('s', _)))
         .skip(1);
     let has_fractions = fractions.clone().next() == Some(&Token::Point);
+    let digits = fractions.skip(1).take_while(|token| matches!(token, Token::Digit(_))).count();
+    let step = match digits {
+        _ if !has_fractions => 1000,
+        0 | 1 => 100,
+        2 => 10,
+        _ => 1,
+    };
     let has_time =
         has_half || is_elapsed || tokens.iter().any(|token| matches!(token, Token::Date('h' | 's', _)));
     let has_day = !has_time
@@ -40,9 +47,9 @@ pub(super) fn date(tokens: &[Token], number: f64, is_1904: bool) -> Option<Strin
         return None;
     }
     let number = number.abs();
-    let moment = Moment::of(number, is_1904, if has_time && !has_fractions { 1000 } else { 1 })?;
+    let moment = Moment::of(number, is_1904, if has_time { step } else { 1 })?;
     let total = if is_elapsed {
-        (number * 86_400.0 + if has_fractions { 0.0 } else { 0.5 }).floor() as i64
+        (number * 86_400_000.0 / step as f64).round() as i64 * step / 1000
     } else {
         moment.milliseconds / 1000
     };

@@ -51,6 +51,7 @@ struct TextLine {
 
 /// Puts the cells of rows together that are drawn one after the other.
 pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
+    let rows = with_late_numbers(rows);
     let mut joined = Vec::with_capacity(rows.len());
     let mut rest = rows.into_iter();
     while !rest.as_slice().is_empty() {
@@ -63,6 +64,44 @@ pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
         }
     }
     joined
+}
+
+/// Puts numbers that are drawn behind all lines of a label on the first of these, where they stand: `3` and `Delivery to the`,
+/// then below it `third floor`, then `50.00` beside the first line.
+fn with_late_numbers(rows: Vec<Row>) -> Vec<Row> {
+    let mut kept: Vec<Row> = Vec::with_capacity(rows.len());
+    for mut row in rows {
+        let is_below = |line: &&Row| line.cells.len() == 1 && line.y < row.y - SAME_LINE * row.size;
+        let lines = kept.iter().rev().take(MAX_LINES).take_while(is_below).count();
+        let label = kept.len().checked_sub(lines + 1).filter(|_| lines > 0).filter(|label| {
+            let (first, lines) = (&kept[*label], &kept[*label + 1..]);
+            let last = &first.cells[first.cells.len() - 1];
+            let is_line = |line: &Row| {
+                line.turn == first.turn
+                    && line.table.is_none()
+                    && (line.cells[0].left - last.left).abs() < SAME_PLACE * row.size
+            };
+            first.turn == row.turn
+                && first.table.is_none()
+                && row.table.is_none()
+                && first.cells.len() > 1
+                && (first.y - row.y).abs() < SAME_LINE * row.size
+                && row.cells.iter().all(|cell| headers::is_number(&cell.text))
+                && lines.iter().all(is_line)
+                && lines
+                    .iter()
+                    .chain([first])
+                    .all(|line| line.cells[line.cells.len() - 1].right + GAP * row.size <= row.cells[0].left)
+        });
+        match label {
+            Some(label) => {
+                row.cells[0].is_apart = true;
+                kept[label].cells.append(&mut row.cells);
+            }
+            None => kept.push(row),
+        }
+    }
+    kept
 }
 
 /// The row that begins here, and how many lines it is made of; none if it is a single line, or none of a table.
@@ -118,7 +157,7 @@ fn joined_row(rows: &[Row], before: &[Row]) -> Option<(Row, usize)> {
     }
     let cells = blocks.iter().map(|block| {
         let text = hyphens::on_one_line(block.lines.iter().map(|line| line.text.as_str()));
-        Cell { text, left: block.left, right: block.right, y, is_apart: true }
+        Cell { text, left: block.left, right: block.right, y, is_apart: true, words: Vec::new() }
     });
     let row = Row { cells: cells.collect(), y, bottom, pitch: None, indent: 0, ..first.clone() };
     Some((row, length))

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::super::words::{Cell, Row};
+use super::super::words::{Cell, NARROW_CELL, Row};
 use super::{Column, over};
 
 /// Distances in sizes of the font.
@@ -16,6 +16,9 @@ const MAX_LINES: usize = 4;
 /// So many rows below a header are looked at, and so many of ten cells there are numbers.
 const ROWS_BELOW: usize = 12;
 const NUMBERS: usize = 5;
+/// Words of a column begin or end within this of each other. So many rows show that they do.
+const SAME_PLACE: f64 = 0.15;
+const ROWS_ALIKE: usize = 2;
 /// A name between two columns belongs to the one that is nearer by this factor.
 const CLEARLY_NEARER: f64 = 0.5;
 
@@ -43,6 +46,62 @@ pub(super) fn join(rows: &[Row]) -> Cow<'_, [Row]> {
     Cow::Owned(joined)
 }
 
+/// Rows of a table whose columns are near to each other, as those of a sheet: cells are divided where their words end as the
+/// numbers of a column do, or begin as its name does. Where all letters have one width, spaces are wide, and rows stay.
+pub(super) fn divide(rows: &[Row]) -> Cow<'_, [Row]> {
+    let Some(at) = rows.iter().position(|row| row.cells.len() > 1) else { return Cow::Borrowed(rows) };
+    let (header, below) = (&rows[at], &rows[at + 1..]);
+    if header.pitch.is_some() || !is_header(header) || below.len() < ROWS_ALIKE || !are_numbers(below) {
+        return Cow::Borrowed(rows);
+    }
+    let near = |a: f64, b: f64| (a - b).abs() < SAME_PLACE * header.size;
+    let is_wide = |gap: f64| gap >= NARROW_CELL * header.size;
+    let numbers = below.iter().take(ROWS_BELOW).flat_map(|row| &row.cells);
+    let numbers: Vec<f64> = numbers.filter(|cell| is_number(&cell.text)).map(|cell| cell.right).collect();
+    let ends_column =
+        |word: &(f64, f64)| numbers.iter().filter(|end| near(**end, word.1)).count() >= ROWS_ALIKE;
+    let names = |cell: &Cell| match cell.words.iter().any(ends_column) {
+        true => cell.divided(|word, next| ends_column(&word) || is_wide(next.0 - word.1)),
+        false => vec![cell.clone()],
+    };
+    let names: Vec<Cell> = header.cells.iter().flat_map(names).collect();
+    let is_divided = |word: (f64, f64), next: (f64, f64)| {
+        let is_between = |name: &Cell| near(name.left, next.0) || near(name.right, word.1);
+        is_wide(next.0 - word.1) && names.iter().any(is_between)
+    };
+    let divided = |row: &Row| Row {
+        cells: row.cells.iter().flat_map(|cell| cell.divided(is_divided)).collect(),
+        ..row.clone()
+    };
+    let mut all = rows[..at].to_vec();
+    all.push(Row { cells: names.clone(), ..header.clone() });
+    all.extend(below.iter().map(divided));
+    Cow::Owned(all)
+}
+
+impl Cell {
+    /// Its parts, divided between words where `is_divided` says so. They may be parts of a cell.
+    fn divided(&self, is_divided: impl Fn((f64, f64), (f64, f64)) -> bool) -> Vec<Cell> {
+        let mut parts: Vec<Cell> = Vec::new();
+        for (&word, text) in self.words.iter().zip(self.text.split(' ')) {
+            match parts.last_mut() {
+                Some(part) if !part.words.last().is_some_and(|last| is_divided(*last, word)) => {
+                    part.text.push(' ');
+                    part.text.push_str(text);
+                    part.right = part.right.max(word.1);
+                    part.words.push(word);
+                }
+                before => {
+                    let is_apart = before.is_none() && self.is_apart;
+                    let (text, words) = (text.to_owned(), vec![word]);
+                    parts.push(Cell { text, left: word.0, right: word.1, y: self.y, is_apart, words });
+                }
+            }
+        }
+        if parts.is_empty() { vec![self.clone()] } else { parts }
+    }
+}
+
 /// The cells of a header of these lines; none if a cell is over two others. Where lines are as far apart as rows, what is below
 /// a cell must go on as a name does: with a small letter or a bracket.
 fn joined(lines: &[Row], is_near: bool) -> Option<Vec<Cell>> {
@@ -64,6 +123,7 @@ fn joined(lines: &[Row], is_near: bool) -> Option<Vec<Cell>> {
                     }
                     is_over_any = true;
                     above.text = format!("{} {}", above.text, cell.text);
+                    above.words.clear();
                     above.left = above.left.min(cell.left);
                     above.right = above.right.max(cell.right);
                 }
@@ -83,12 +143,22 @@ fn is_names(row: &Row) -> bool {
     row.cells.iter().all(|cell| is_name(&cell.text) && !cell.text.contains(|c: char| c.is_ascii_digit()))
 }
 
+/// Whether a row has the names of several columns, which may be years, and nothing else.
+pub(super) fn is_header(row: &Row) -> bool {
+    let has_digits = |text: &str| text.contains(|c: char| c.is_ascii_digit());
+    row.cells.len() > 1
+        && row.cells.iter().all(|cell| is_year(&cell.text) || is_name(&cell.text) && !has_digits(&cell.text))
+}
+
 /// Whether a text may name a column: words or a year.
 fn is_name(text: &str) -> bool {
-    let is_year = text.len() == 4
+    is_year(text) || text.contains(char::is_alphabetic)
+}
+
+fn is_year(text: &str) -> bool {
+    text.len() == 4
         && (text.starts_with("19") || text.starts_with("20"))
-        && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_year || text.contains(char::is_alphabetic)
+        && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a text is a number with its unit, rather than words.
@@ -97,7 +167,7 @@ pub(super) fn is_number(text: &str) -> bool {
 }
 
 /// Whether most cells of rows, but those at the left, are numbers.
-fn are_numbers(rows: &[Row]) -> bool {
+pub(super) fn are_numbers(rows: &[Row]) -> bool {
     let cells = || rows.iter().take(ROWS_BELOW).flat_map(|row| row.cells.iter().skip(1));
     let numbers = cells().filter(|cell| is_number(&cell.text)).count();
     numbers > 0 && 10 * numbers >= NUMBERS * cells().count()

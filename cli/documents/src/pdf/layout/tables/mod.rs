@@ -19,6 +19,8 @@ mod prose;
 pub(super) mod ruled;
 pub(in super::super) mod rules;
 
+use std::borrow::Cow;
+
 use self::carried::Carried;
 use self::ruled::Ruled;
 use super::words::{Cell, Row};
@@ -73,17 +75,24 @@ struct Column {
 pub(super) fn write(rows: &[Row], is_rtl: bool, carried: &mut Option<Carried>) -> String {
     let mut text = String::new();
     let mut before = carried.take();
+    let mut above: Option<Carried> = None;
     let mut rest = rows;
     while !rest.is_empty() {
         let is_at_top = rows.len() - rest.len() <= ROWS_AROUND;
         let length = rest.windows(2).take(MAX_ROWS).take_while(|two| is_next(&two[0], &two[1])).count() + 1;
         let (group, after) = rest.split_at(length);
         match &group[0].table {
-            Some(table) => write_ruled(table, is_rtl, &mut text),
+            Some(table) => {
+                above = None;
+                write_ruled(table, is_rtl, &mut text);
+            }
             None => {
-                let continued = before.take_if(|before| is_at_top && before.is_continued(group));
-                let written = write_group(group, is_rtl, continued.as_ref(), &mut text);
-                *carried = written.filter(|_| after.len() <= ROWS_AROUND).or(carried.take());
+                let of_page_before = before.take_if(|before| is_at_top && before.is_continued(group));
+                let continued =
+                    of_page_before.as_ref().or(above.as_ref().filter(|above| above.goes_on(group)));
+                let written = write_group(group, is_rtl, continued, &mut text);
+                *carried = written.clone().filter(|_| after.len() <= ROWS_AROUND).or(carried.take());
+                above = written.or(above);
             }
         }
         rest = after;
@@ -152,8 +161,9 @@ struct Written {
 
 fn write_table(rows: &[Row], is_rtl: bool, before: Option<&Carried>, text: &mut String) -> Option<Carried> {
     let rows = &*headers::join(rows);
+    let rows = &*if is_rtl { Cow::Borrowed(rows) } else { headers::divide(rows) };
     let Table { places, columns } = Table::of(rows, before);
-    let carried = Carried::of(rows, &places, &columns);
+    let carried = Carried::of(rows, &places, &columns, before);
     let pitch = row_pitch(rows, &places);
     let mut table: Vec<Written> = Vec::with_capacity(rows.len());
     for (i, (row, places)) in rows.iter().zip(places).enumerate() {

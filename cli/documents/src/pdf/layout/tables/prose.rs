@@ -119,7 +119,7 @@ impl Columns {
                 lines.iter().flat_map(|line| self.cells(line, column)).map(text).collect();
             let (left, right) = self.columns[column];
             let text = hyphens::on_one_line(texts.iter().map(String::as_str));
-            Cell { text, left, right, y: first.y, is_apart: true }
+            Cell { text, left, right, y: first.y, is_apart: true, words: Vec::new() }
         };
         let cells = (0..self.columns.len()).map(cell).collect();
         Row { cells, bottom: last.bottom, pitch: None, indent: 0, ..first.clone() }

@@ -207,6 +207,8 @@ impl Grid {
                 self.regions[region].glyphs.push(glyph);
             }
         }
+        let regions = std::mem::take(&mut self.regions);
+        self.regions = regions.into_iter().flat_map(|region| region.divided(&self.xs, is_rtl)).collect();
         if !self.regions.iter_mut().all(|region| region.read(is_rtl)) {
             return None;
         }
@@ -259,6 +261,35 @@ impl Grid {
 }
 
 impl Region {
+    /// A region of one line over several columns, whose values stand in some of these, as that of a sum whose line has no lines
+    /// between its columns: the parts of it. Others stay whole.
+    fn divided(self, xs: &[f64], is_rtl: bool) -> Vec<Region> {
+        if self.columns.len() < 2 || self.bands.len() > 1 || self.glyphs.is_empty() {
+            return vec![self];
+        }
+        let rows = words::rows(lines::lines(self.glyphs.clone()), is_rtl);
+        let [row] = &rows[..] else { return vec![self] };
+        let column = |x: f64| xs.partition_point(|left| *left <= x).saturating_sub(1);
+        let mut parts: Vec<(usize, usize)> = Vec::new();
+        for cell in &row.cells {
+            let (first, last) = (column(cell.left + SLACK), column(cell.right - SLACK));
+            match parts.last_mut() {
+                Some(before) if first <= before.1 => before.1 = before.1.max(last),
+                _ => parts.push((first, last)),
+            }
+        }
+        if parts.len() < 2 || !row.cells[1..].iter().any(|cell| cell.is_apart) {
+            return vec![self];
+        }
+        let part = |(first, last): &(usize, usize)| {
+            let is_in = |glyph: &&PlacedText| (*first..=*last).contains(&column((glyph.x + glyph.end) / 2.0));
+            let glyphs = self.glyphs.iter().filter(is_in).cloned().collect();
+            let (columns, bands) = (*first..last + 1, self.bands.clone());
+            Region { columns, bands, glyphs, lines: Vec::new(), text: String::new() }
+        };
+        parts.iter().map(part).collect()
+    }
+
     /// Reads its text. False if it has columns of its own.
     fn read(&mut self, page_is_rtl: bool) -> bool {
         if self.glyphs.is_empty() {
