@@ -23,6 +23,8 @@ const NEAR: [f64; 4] = [1.0, 0.9, 0.8, 0.7];
 const NO_NEW_WORDS: f64 = 1.0;
 /// The same for words of the question near the sentence.
 const NOT_ASKED: f64 = 0.3;
+/// What a sentence that asks counts beside one that says something. It may have the words of question and answer.
+const ASKS: f64 = 0.5;
 
 /// What is known of where an answer comes from.
 ///
@@ -59,7 +61,7 @@ pub struct Evidence<'a> {
 pub enum Ranking {
     /// Those with at least 2 % of the attention, ordered by attention and words. What counts is the fourth root of the share,
     /// multiplied by two factors. One is BM25 of the answer's words that the question does not have, without yes and no. The other
-    /// is words of the question in the sentence or near it. An answer of several statements may come from several places. There
+    /// is words of the question in the sentence or near it. A sentence that asks counts half. An answer of several statements may come from several places. There
     /// attention alone orders them, and the three factors tell which is the source of each statement.
     #[default]
     Combined,
@@ -149,7 +151,7 @@ struct Combined<'a> {
     evidence: &'a Evidence<'a>,
     asked: &'a HashSet<String>,
     found: FoundWords<'a>,
-    /// How many words of the question are near each sentence, beside the best.
+    /// What each sentence counts by how many words of the question are near it, and by whether it asks.
     is_about: Vec<f64>,
 }
 
@@ -162,7 +164,7 @@ impl Combined<'_> {
         let says = beside_best(self.found.bm25(&new_words));
         let score = |(&paid, (says, is_about)): (&f64, (f64, &f64))| {
             let share = if paid > 0.0 && paid >= MIN_PAID * all { paid / all } else { 0.0 };
-            share.powf(0.25) * (says + NO_NEW_WORDS) * (is_about + NOT_ASKED)
+            share.powf(0.25) * (says + NO_NEW_WORDS) * is_about
         };
         paid.iter().zip(says.into_iter().zip(&self.is_about)).map(score).collect()
     }
@@ -183,7 +185,12 @@ fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> (Vec<f64>, Vec<V
     let asked: HashSet<String> = words(evidence.question).collect();
     let query: HashSet<String> = asked.iter().cloned().chain(words(evidence.answer)).collect();
     let found = FoundWords::new(&query, evidence.text, sentences);
-    let is_about = beside_best(found.near(&asked));
+    let near = beside_best(found.near(&asked)).into_iter().zip(sentences);
+    let is_about = near.map(|(near, range)| {
+        let asks = if asks(&evidence.text[range.clone()]) { ASKS } else { 1.0 };
+        (near + NOT_ASKED) * asks
+    });
+    let is_about = is_about.collect();
     let combined = Combined { evidence, asked: &asked, found, is_about };
     let (mut scores, mut sources) = (vec![0.0; sentences.len()], vec![Vec::new(); sentences.len()]);
     // Thoughts count where the answer itself copies nothing.
@@ -205,6 +212,12 @@ fn combined(evidence: &Evidence, sentences: &[Range<usize>]) -> (Vec<f64>, Vec<V
         }
     }
     (scores, sources)
+}
+
+/// Whether a sentence is a question.
+fn asks(sentence: &str) -> bool {
+    let end = sentence.trim_end_matches(|sign: char| "\"'”’»«)]*_`".contains(sign) || sign.is_whitespace());
+    end.ends_with(['?', '？', '؟', '\u{37e}'])
 }
 
 /// Scores of which the best is 1; those that are all 0 stay so.
@@ -338,6 +351,25 @@ mod tests {
         let evidence = Evidence { text, token_ends: &token_ends, question, answer, statements: &statements };
         let ranked = rank(&evidence, Ranking::Combined, 1);
         assert_eq!(&text[ranked[0].range.clone()], "The pool is heated with wood.");
+    }
+
+    #[test]
+    fn a_sentence_that_asks_is_no_source_beside_one_that_says_so() {
+        let text = "\u{201c}What is Mary's favorite food, falafel or not?\u{201d} It rained. Mary's favorite food is falafel.";
+        let all = sentences(text);
+        assert!(asks(&text[all[0].clone()]) && !asks(&text[all[2].clone()]));
+        assert!(asks("好吗？") && !asks("What? No."));
+        let token_ends: Vec<usize> = all.iter().map(|sentence| sentence.end).collect();
+        let (question, answer) = ("What is Mary's favorite food?", "Mary's favorite food is falafel.");
+        let best = |attention: [f32; 3]| {
+            let statements =
+                [Statement { range: 0..answer.len(), attention: attention.to_vec(), share: 0.9 }];
+            let evidence =
+                Evidence { text, token_ends: &token_ends, question, answer, statements: &statements };
+            rank(&evidence, Ranking::Combined, 1)[0].range.clone()
+        };
+        assert_eq!(best([0.6, 0.0, 0.4]), all[2]);
+        assert_eq!(best([1.0, 0.0, 0.0]), all[0]);
     }
 
     #[test]
