@@ -88,7 +88,6 @@ pub mod saved {
     pub use crate::chat::{
         CachedContents, CachedDocuments, ChatFile, DocumentCache, DocumentReading, SavedChat,
     };
-    pub use crate::session::snapshot::Outdated;
 }
 
 /// Where in the documents an answer comes from.

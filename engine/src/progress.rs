@@ -1,6 +1,5 @@
 //! What long work tells its caller: how far it is, and what was decided on the way.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::DeviceKind;
@@ -180,11 +179,6 @@ pub enum Notice {
     UnusableProfile {
         /// What is wrong with it.
         reason: String,
-    },
-    /// It is not known whether a given head profile was made for this model: it states a fingerprint of an older kind.
-    UnverifiedProfile {
-        /// Its file.
-        path: PathBuf,
     },
     /// A head profile could not be written to the cache.
     ProfileNotCached {

@@ -66,7 +66,6 @@ fn array_elements(array: &Array) {
             let _ = (0..a.len()).filter_map(|i| a.text(i)).map(str::len).sum::<usize>();
             assert_eq!(a.iter().count(), a.len());
         }
-        Array::Arrays(a) => (0..a.len()).for_each(|i| array_elements(&a.get(i).expect("checked on opening"))),
     }
 }
 

@@ -113,7 +113,6 @@ fn model(arch: Arch, ty: TensorType, scaling: RopeScaling, tied_output: bool) ->
 
 fn values() -> GgufWriter {
     let mut writer = GgufWriter::new();
-    let nested = MetaValue::Array(ValueType::Array, vec![MetaValue::i32s([1, 2]), MetaValue::strings(["a"])]);
     writer
         .align(8)
         .set("u8", MetaValue::U8(1))
@@ -121,7 +120,6 @@ fn values() -> GgufWriter {
         .set("f64", MetaValue::F64(0.5))
         .set("bool", true)
         .set("bools", MetaValue::Array(ValueType::Bool, vec![true.into(), false.into()]))
-        .set("nested", MetaValue::Array(ValueType::Array, vec![nested.clone(), nested]))
         .tensor("t4", &[32, 2, 2, 2], TensorType::Q4_0)
         .tensor("t1", &[8], TensorType::I32);
     writer

@@ -156,24 +156,6 @@ fn predictions_of_full_caches_are_the_reference() {
     assert!(divergence.contains(">streaming q8_0/q4_0 20%</text>"), "{divergence}");
     // The reference has none.
     assert!(!divergence.contains(">full</text>"), "{divergence}");
-    // Files without divergences by position are read.
-    let older = folder("older-predictions");
-    fs::create_dir_all(&older).expect("a folder");
-    let mut results = lines(&output.join("results.jsonl"));
-    for result in &mut results {
-        let removed = result["prediction"].as_object_mut().and_then(|it| it.remove("kl_by_position"));
-        assert!(removed.is_some(), "{result}");
-    }
-    fs::write(
-        older.join("results.jsonl"),
-        results.iter().map(|result| format!("{result}\n")).collect::<String>(),
-    )
-    .expect("written");
-    let again = eval(&older, &args).json();
-    assert_eq!(again[3]["prediction"]["kl"], cells[3]["prediction"]["kl"]);
-    assert_eq!(again[3]["prediction"]["kl_by_position"], Value::Null);
-    assert_eq!(lines(&older.join("results.jsonl")).len(), results.len(), "nothing is computed again");
-    assert!(picture(&older, "perplexity").contains("20%") && pictures(&older, "kl-divergence").is_empty());
 }
 
 /// A folder with a book.
@@ -215,8 +197,7 @@ fn a_text_is_read_exactly_or_chunk_by_chunk() {
     let (output, data) = (folder("prefill"), book("prefill-books"));
     let args = ["perplexity", "-c", "1000", "--samples", "1", "--data", &data, "--policy", "streaming;razor"];
     let prefill = ["--kv-budget", "60%", "--prefill", "exact,streaming", "-q"];
-    let run = || eval(&output, &[&args[..], &prefill, &["--json"]].concat()).json();
-    let cells = run();
+    let cells = eval(&output, &[&args[..], &prefill, &["--json"]].concat()).json();
     let name = |cell: &Value| format!("{} {}", cell["policy"], cell["prefill"]).replace('"', "");
     let names: Vec<String> = cells.as_array().expect("an array").iter().map(name).collect();
     // It makes no difference to a cache that keeps everything.
@@ -234,16 +215,6 @@ fn a_text_is_read_exactly_or_chunk_by_chunk() {
     let table = eval(&output, &[&args[..], &prefill].concat()).ok();
     assert!(table.contains("| type | prefill   |") && table.contains("| f16  | streaming |"), "{table}");
     assert!(picture(&output, "perplexity").contains(">razor 60%, streaming prefill</text>"));
-    // Older results have no prefill: it was exact.
-    let path = output.join("results.jsonl");
-    let mut results = lines(&path);
-    for result in results.iter_mut().filter(|result| result["prefill"] == "exact") {
-        result.as_object_mut().and_then(|it| it.remove("prefill")).expect("a prefill");
-    }
-    fs::write(&path, results.iter().map(|result| format!("{result}\n")).collect::<String>())
-        .expect("written");
-    assert_eq!(run(), cells);
-    assert_eq!(lines(&path).len(), results.len(), "nothing is computed again");
 }
 
 #[test]

@@ -216,7 +216,7 @@ fn documents_that_were_read_are_listed_and_removed() {
 
     // A damaged file is listed and removed. One that only has such a name is somebody else's.
     let [first, second] = &setting.files("read")[..] else { panic!("two files") };
-    fs::write(first, "LHSTATE4 and no more").expect("written");
+    fs::write(first, "LHSTATE5 and no more").expect("written");
     let theirs = first.with_file_name("0123456789abcdef.read");
     fs::write(&theirs, "a letter").expect("written");
     let damaged = setting.documents();

@@ -115,38 +115,6 @@ fn sessions_of_other_documents_or_models_are_rejected() {
     );
 }
 
-/// Older versions looked at a sample of the weights. Their caches and head profiles may be those of another model.
-#[test]
-fn a_session_of_an_older_version_is_read_again() {
-    let document = file("older-version.txt", DOCUMENT.repeat(4));
-    for policy in ["full", "razor:buffer=256,ratio=5,sinks=4"] {
-        let path = new_session("older");
-        let args = ["chat", "--session", &path, "-f", &document, "--policy", policy];
-        longhand_with_input(&args, format!("{NUMBER}\n").as_bytes()).ok();
-        let old = "0123456789abcdef0123456789abcdef";
-        let older = with_description("older.session", &path, |description| {
-            let new = description["model"].as_str().expect("a text").to_owned();
-            description["model"] = json!(old);
-            if let Some(profile) = description["profile"].as_str() {
-                assert!(profile.contains(&new), "{profile}");
-                description["profile"] = json!(profile.replace(&new, old));
-            }
-        });
-        let input = format!("{KEY}\n/stats\n");
-        let run = longhand_with_input(&["chat", "--session", &older], input.as_bytes());
-        let note = "note: this conversation is read again with the next question: it was saved by an older longhand, \
-                    which identified models by a sample of their weights\n";
-        assert!(run.stderr.contains(note), "{}", run.stderr);
-        let out = run.ok();
-        assert_eq!(answers(&out), [KEY_IS], "{policy}: {out}");
-        assert!(reads(&out)[0] > 150, "{out}");
-        // From then on it is one of this version.
-        let run = longhand_with_input(&["chat", "--session", &older], input.as_bytes());
-        assert!(!run.stderr.contains("read again"), "{}", run.stderr);
-        assert!(reads(&run.ok())[0] < 40);
-    }
-}
-
 #[test]
 fn a_session_of_a_replaced_model_is_read_again() {
     let model = file("replaced.gguf", models::embedded::needle());
@@ -244,26 +212,34 @@ fn damaged_files_are_rejected() {
         &with_description("policy", &path, |description| description["policy"] = json!("rasor")),
         "there is no such policy",
     );
-    for (name, caller) in [
-        ("other-program", "mine".into()),
-        ("no-turns", r#"{"documents": "", "conversation": {"messages": [["user", "Why?"]], "timeline": [], "turns": []}}"#.into()),
-        ("no-roles", r#"{"documents": "", "conversation": {"messages": [["judge", "Why?"]], "timeline": [], "turns": [[0, 0]]}}"#.into()),
-        ("no-token", format!(r#"{{"documents": "", "conversation": {{"messages": [], "timeline": [{}], "turns": []}}}}"#, u32::MAX)),
+    let other = with_description("other-program", &path, |description| description["caller"] = json!("mine"));
+    rejected(&other, "no conversation that can be continued: expected value");
+    let with_record = |change: &dyn Fn(&mut Value)| {
+        with_description("record", &path, |description| {
+            let record = description["caller"].as_str().expect("text");
+            let mut record = serde_json::from_str(record).expect("the conversation");
+            change(&mut record);
+            description["caller"] = Value::String(record.to_string());
+        })
+    };
+    for field in ["conversation", "documents", "names", "attachments", "origin"] {
+        let lost = with_record(&|record| _ = record.as_object_mut().and_then(|record| record.remove(field)));
+        rejected(&lost, &format!("no conversation that can be continued: missing field `{field}`"));
+    }
+    for (messages, timeline, turns) in [
+        (json!([["user", "Why?"]]), json!([]), json!([])),
+        (json!([["judge", "Why?"]]), json!([]), json!([])),
+        (json!([]), json!([u32::MAX]), json!([])),
+        (json!([["user", "Why?"]]), json!([1, 2, 3]), json!([{ "question": 0, "answer": u64::MAX }])),
+        (json!([["user", "Why?"]]), json!([1, 2, 3]), json!([{ "question": u64::MAX, "answer": 1 }])),
+        (json!([["user", "Why?"]]), json!([1, 2, 3]), json!([{ "question": 0, "answer": 0 }])),
     ] {
-        let damaged = with_description(name, &path, |description| description["caller"] = Value::String(caller));
-        rejected(&damaged, "no conversation that can be continued");
+        let conversation = json!({ "messages": messages, "timeline": timeline, "turns": turns });
+        let lost = with_record(&|record| record["conversation"] = conversation.clone());
+        rejected(&lost, "no conversation that can be continued: its turns or tokens are not those");
     }
     let huge = with_description("huge", &path, |description| description["context"] = json!(i32::MAX));
     rejected(&huge, "are free");
-    for turn in [json!([0, u64::MAX]), json!([u64::MAX, 1]), json!([0, 0])] {
-        let lost = with_description("lost", &path, |description| {
-            let caller = description["caller"].as_str().expect("text");
-            let mut caller: Value = serde_json::from_str(caller).expect("the conversation");
-            caller["conversation"]["turns"] = json!([turn]);
-            description["caller"] = Value::String(caller.to_string());
-        });
-        rejected(&lost, "no conversation that can be continued");
-    }
 }
 
 /// If the file cannot be written, the conversation continues and the file is written later.

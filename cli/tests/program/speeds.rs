@@ -38,7 +38,7 @@ fn a_reading_is_announced_with_the_speed_of_the_last_one() {
         let (_, time) = shown.split_once("takes about ").expect("a time");
         assert!(time.split(',').next().is_some_and(|time| time.contains(unit)), "{pace:?}: {shown}");
     }
-    for damaged in ["", "[[\"x\", [1e999, 1]]]", "[", "[[1, 2]]", "[[\"of an older version\", 3.5]]"] {
+    for damaged in ["", "[[\"x\", [1e999, 1]]]", "[", "[[1, 2]]", "[[\"one number\", 3.5]]"] {
         fs::write(&speeds, damaged).expect("written");
         assert!(!ask(2).contains("takes about"), "{damaged}");
     }

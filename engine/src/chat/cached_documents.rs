@@ -13,7 +13,7 @@ use crate::files::folders::Occupant;
 use crate::session::snapshot::{self, Snapshot};
 
 /// What is kept with documents that were read.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Note {
     /// The names of the documents.
     pub names: Vec<String>,
@@ -48,7 +48,7 @@ pub struct CachedDocuments {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CachedContents {
-    /// The names of the documents; none in files of earlier versions.
+    /// The names of the documents; none where a server has read a text without documents.
     pub names: Vec<String>,
     /// The name of the model.
     pub model: String,
@@ -124,8 +124,8 @@ fn contents(path: &Path) -> Result<CachedContents, EngineError> {
     if is_unfinished != unfinished.is_some() || !is_unfinished && !file.has_cache() {
         return Err(SnapshotError::new("it holds no documents that were read").into());
     }
-    // Earlier versions kept nothing with it.
-    let Note { names } = serde_json::from_str(file.caller()).unwrap_or_default();
+    let Note { names } = serde_json::from_str(file.caller())
+        .map_err(|_| SnapshotError::new("the names of its documents cannot be read"))?;
     Ok(CachedContents {
         names,
         model: file.model_name().to_owned(),

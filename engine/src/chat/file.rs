@@ -68,8 +68,8 @@ struct Older {
     state: FileState,
 }
 
-/// Which session file a conversation was written to. Files from before there were origins have none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+/// Which session file a conversation was written to.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Origin {
     /// A random number, which the file keeps as long as it exists.
@@ -84,18 +84,12 @@ impl Origin {
         // The keys of each state are random.
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u32(std::process::id());
-        Origin { id: format!("{:016x}", hasher.finish()), ..Origin::default() }.at(path)
+        Origin { id: format!("{:016x}", hasher.finish()), file: file_name(path) }
     }
 
     /// The same in the file of this path.
     fn at(self, path: &Path) -> Origin {
-        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Origin { file, ..self }
-    }
-
-    /// Whether there is none.
-    pub(super) fn is_unknown(&self) -> bool {
-        self.id.is_empty()
+        Origin { file: file_name(path), ..self }
     }
 
     /// Whether both are of one file.
@@ -168,10 +162,7 @@ impl ChatFile {
         atomic_file::remove_leftovers(atomic_file::folder(&path), path.file_name(), snapshot::BEGINS);
         let mut saved = SavedChat::open(&path)?;
         let has_cache = saved.has_cache();
-        let origin = match saved.origin().is_unknown() {
-            true => Origin::new(&path),
-            false => saved.origin().clone().at(&path),
-        };
+        let origin = saved.origin().clone().at(&path);
         let older = older_state(&saved);
         let mut file = ChatFile { path, file, state, origin, has_cache, older: None };
         if let Some((found, cache)) = older {
@@ -423,11 +414,15 @@ fn left_behind(path: &Path) -> Option<PathBuf> {
     if fs::symlink_metadata(path).is_ok() {
         return None;
     }
-    let expected = Origin::default().at(path).file;
+    let expected = file_name(path);
     ChatFile::cache_paths(path).into_iter().find(|older| {
-        let is_of_file = |saved: SavedChat| saved.origin().is_unknown() || saved.origin().file == expected;
+        let is_of_file = |saved: SavedChat| saved.origin().file == expected;
         regular_file::is_own(older) && SavedChat::open(older).is_ok_and(is_of_file)
     })
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// Whether a path still leads to the file that was like this.

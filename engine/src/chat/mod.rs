@@ -153,7 +153,7 @@ pub struct Chat {
 
 /// Where a question and its answer begin in the timeline, in tokens.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(from = "SavedTurn", into = "SavedTurn")]
+#[serde(deny_unknown_fields)]
 struct Turn {
     /// Where the timeline changes with the question.
     question: usize,
@@ -161,50 +161,17 @@ struct Turn {
     answer: usize,
     /// What was in the timeline before the question, from there on. Chat templates drop the thinking of earlier
     /// answers, for example.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     replaced: Vec<u32>,
     /// Whether the answer was cut off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_cut_off: bool,
     /// The model that answered, where it is not the session's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<String>,
     /// Where the answer comes from, where that was found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     sources: Option<Sources>,
-}
-
-/// A turn in a session file.
-#[derive(Deserialize, Serialize)]
-#[serde(untagged)]
-enum SavedTurn {
-    Usual(usize, usize),
-    Other {
-        question: usize,
-        answer: usize,
-        replaced: Vec<u32>,
-        is_cut_off: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        model: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        sources: Option<Sources>,
-    },
-}
-
-impl From<SavedTurn> for Turn {
-    fn from(saved: SavedTurn) -> Turn {
-        match saved {
-            SavedTurn::Usual(question, answer) => Turn { question, answer, ..Turn::default() },
-            SavedTurn::Other { question, answer, replaced, is_cut_off, model, sources } => {
-                Turn { question, answer, replaced, is_cut_off, model, sources }
-            }
-        }
-    }
-}
-
-impl From<Turn> for SavedTurn {
-    fn from(Turn { question, answer, replaced, is_cut_off, model, sources }: Turn) -> SavedTurn {
-        match replaced.is_empty() && !is_cut_off && model.is_none() && sources.is_none() {
-            true => SavedTurn::Usual(question, answer),
-            false => SavedTurn::Other { question, answer, replaced, is_cut_off, model, sources },
-        }
-    }
 }
 
 impl Chat {

@@ -14,7 +14,7 @@ use super::file::Origin;
 use super::sources::Sources;
 use super::{Attachment, Chat, ChatOptions, Preamble, Turn};
 use crate::heads::HeadProfile;
-use crate::session::snapshot::{self, Outdated, Snapshot};
+use crate::session::snapshot::{self, Snapshot};
 use crate::{Engine, EngineError, Model, ModelSource, SessionOptions, setup};
 
 /// A conversation without its session, as session files hold it.
@@ -28,13 +28,11 @@ struct Record {
     #[serde(default, skip_serializing_if = "Outline::is_empty")]
     outline: Outline,
     /// Documents that were added later.
-    #[serde(default)]
     attachments: Vec<Attachment>,
     /// Names and values of the program that held the conversation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     settings: BTreeMap<String, String>,
     /// The session file that it was written to.
-    #[serde(default, skip_serializing_if = "Origin::is_unknown")]
     origin: Origin,
 }
 
@@ -218,17 +216,9 @@ impl SavedChat {
         &self.record.origin
     }
 
-    /// Whether this is the same conversation as `later`, before that was written to the same session file. A file without
-    /// an origin must begin as the later one does.
+    /// Whether this is the same conversation as `later`, before that was written to the same session file.
     pub(super) fn is_earlier_state_of(&self, later: &SavedChat) -> bool {
-        match self.origin().is_unknown() {
-            true => {
-                let (this, later) = (&self.record, &later.record);
-                this.documents == later.documents
-                    && later.conversation.messages.starts_with(&this.conversation.messages)
-            }
-            false => self.origin().is_same(later.origin()),
-        }
+        self.origin().is_same(later.origin())
     }
 
     /// Whether the file has a KV cache that the session of `later` can use: it was made in the same way.
@@ -303,20 +293,20 @@ impl SavedChat {
         self.cache.iter_mut().for_each(|cache| cache.set_context(context));
     }
 
-    /// Prepares it for a model. `None` where the model is the one it was made with. Otherwise the conversation goes on
-    /// without its cache, and all of it is read again with the next question. If the session had a head profile of
+    /// Prepares it for a model. Returns whether the model's file was replaced since it was saved: the conversation then
+    /// goes on without its cache, and all of it is read again with the next question. If the session had a head profile of
     /// the old model, [`SavedChat::set_profile`] has to give it another one before it is restored.
     ///
     /// The model's fingerprint is needed ([`Model::identify`]).
     ///
     /// # Errors
     /// Where it was made with another model.
-    pub fn adapt_to(&mut self, model: &Model) -> Result<Option<Outdated>, EngineError> {
-        let outdated = self.snapshot.adapt_to(model)?;
-        if outdated.is_some() {
+    pub fn adapt_to(&mut self, model: &Model) -> Result<bool, EngineError> {
+        let is_replaced = self.snapshot.adapt_to(model)?;
+        if is_replaced {
             (self.cache, self.is_outdated) = (None, true);
         }
-        Ok(outdated)
+        Ok(is_replaced)
     }
 
     /// Gives its session a head profile.

@@ -5,7 +5,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use models::gguf::is_sample_fingerprint;
 use models::regular_file;
 
 use super::{HeadSource, SetupOptions};
@@ -284,9 +283,6 @@ impl<'a> Profiles<'a> {
             EngineError::Heads(fault) => fault.in_file(path).into(),
             error => error,
         })?;
-        if profile.provenance().fingerprint.as_deref().is_some_and(is_sample_fingerprint) {
-            observer.notice(Notice::UnverifiedProfile { path: path.to_owned() });
-        }
         Ok(profile)
     }
 

@@ -201,7 +201,7 @@ fn a_process_that_ends_while_it_saves_leaves_the_last_whole_file() {
     fs::rename(&path, folder.path().join("talk.cache")).expect("renamed");
     // What is no temporary file of this program is the user's: known by its name and its content.
     let leftover = format!("talk.longhand-{}-abcdefABCDEF.tmp", u32::MAX);
-    fs::write(folder.path().join(leftover), "LHSTATE4 and half of the rest").expect("a leftover");
+    fs::write(folder.path().join(leftover), "LHSTATE5 and half of the rest").expect("a leftover");
     fs::write(folder.path().join("talk.Ab12.tmp"), "half").expect("a file");
     fs::write(folder.path().join("talkative.tmp"), "of another file").expect("a file");
     let (_file, saved) = ChatFile::open(&path).expect("opened");

@@ -63,7 +63,7 @@ pub(super) fn file_type(file: &GgufFile) -> String {
 }
 
 /// What llama.cpp uses in place of a type with blocks of 256 elements, where rows are no multiple of them.
-fn in_short_rows(ty: TensorType) -> Option<TensorType> {
+pub(crate) fn in_short_rows(ty: TensorType) -> Option<TensorType> {
     match ty {
         Q4_K => Some(Q5_0),
         Q5_K => Some(Q5_1),

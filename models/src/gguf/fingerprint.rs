@@ -15,7 +15,7 @@ use super::{GgufFile, Value};
 
 /// Bytes that are hashed at once. A part of what a fingerprint is: with another number all fingerprints are others.
 const PIECE_BYTES: usize = 4 << 20;
-/// What ends a fingerprint. It tells fingerprints of this kind from others.
+/// What ends a fingerprint: the hash function.
 const SUFFIX: &str = "-xxh3";
 /// Hexadecimal digits of a hash.
 const DIGITS: usize = 32;
@@ -58,17 +58,10 @@ pub(super) fn fingerprint(
 
 /// Whether a text may be a fingerprint that [`GgufFile::fingerprint`] gives.
 pub fn is_fingerprint(text: &str) -> bool {
+    let is_hash = |text: &str| {
+        text.len() == DIGITS && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    };
     text.strip_suffix(SUFFIX).is_some_and(is_hash)
-}
-
-/// Whether a text may be a fingerprint of the kind before: a hash of the names and of a sample of the weights. Different
-/// models could have the same one.
-pub fn is_sample_fingerprint(text: &str) -> bool {
-    is_hash(text)
-}
-
-fn is_hash(text: &str) -> bool {
-    text.len() == DIGITS && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Hashes the length of `bytes` and then the bytes, so that the boundaries between fields count.
@@ -143,13 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn the_kinds_of_fingerprints_are_told_apart() {
+    fn fingerprints_are_told_from_other_texts() {
         let hash = "0123456789abcdef0123456789abcdef";
-        let both = |text: &str| (is_fingerprint(text), is_sample_fingerprint(text));
-        assert_eq!(both(hash), (false, true));
-        assert_eq!(both(&format!("{hash}-xxh3")), (true, false));
-        for other in ["", "00ff", "-xxh3", "0123456789ABCDEF0123456789ABCDEF", &format!("{hash}0-xxh3")] {
-            assert_eq!(both(other), (false, false), "{other}");
+        assert!(is_fingerprint(&format!("{hash}-xxh3")));
+        let others = [format!("{hash}0-xxh3"), format!("{}-xxh3", hash.to_uppercase())];
+        for other in ["", "00ff", "-xxh3", hash, &others[0], &others[1]] {
+            assert!(!is_fingerprint(other), "{other}");
         }
     }
 }

@@ -22,9 +22,10 @@ use std::path::{Path, PathBuf};
 
 pub use blob::Blob;
 use cursor::Cursor;
-pub use fingerprint::{is_fingerprint, is_sample_fingerprint};
+pub(crate) use file_type::in_short_rows;
+pub use fingerprint::is_fingerprint;
 pub use other_format::OtherFormat;
-pub use value::{Array, GgufStr, NestedArray, NumberArray, StringArray, Value};
+pub use value::{Array, GgufStr, NumberArray, StringArray, Value};
 pub use value_type::ValueType;
 
 pub use crate::error::LoadError;

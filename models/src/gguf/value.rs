@@ -10,9 +10,6 @@ use super::cursor::Cursor;
 use super::value_type::{ValueType, with_number_types};
 use crate::error::{LoadError, Text};
 
-/// Maximum nesting of arrays in arrays.
-const MAX_DEPTH: usize = 4;
-
 macro_rules! values {
     (integers: $($integer:ident($int:ty)),*; floats: $($float:ident($number:ty)),*;) => {
         /// One metadata value.
@@ -166,8 +163,6 @@ pub enum Array {
     Numbers(NumberArray),
     /// Strings.
     Strings(StringArray),
-    /// Arrays.
-    Arrays(NestedArray),
 }
 
 impl Array {
@@ -176,7 +171,6 @@ impl Array {
         match self {
             Array::Numbers(a) => a.ty,
             Array::Strings(_) => ValueType::String,
-            Array::Arrays(_) => ValueType::Array,
         }
     }
 
@@ -185,7 +179,6 @@ impl Array {
         match self {
             Array::Numbers(a) => a.len(),
             Array::Strings(a) => a.len(),
-            Array::Arrays(a) => a.len(),
         }
     }
 
@@ -199,7 +192,6 @@ impl Array {
         match self {
             Array::Numbers(a) => a.range.bytes(),
             Array::Strings(a) => a.range.bytes(),
-            Array::Arrays(a) => a.range.bytes(),
         }
     }
 
@@ -208,23 +200,21 @@ impl Array {
         match self {
             Array::Numbers(a) => a.get(i),
             Array::Strings(a) => a.get_str(i).map(Value::String),
-            Array::Arrays(a) => a.get(i).map(Value::Array),
         }
     }
 }
 
 impl fmt::Display for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Fewer for arrays of arrays, because each of those shows several elements.
-        let shown = if self.elem_type() == ValueType::Array { 2 } else { 6 };
+        const SHOWN: usize = 6;
         f.write_str("[")?;
-        for i in 0..self.len().min(shown) {
+        for i in 0..self.len().min(SHOWN) {
             let comma = if i > 0 { ", " } else { "" };
             if let Some(v) = self.get(i) {
                 write!(f, "{comma}{v}")?;
             }
         }
-        if self.len() > shown {
+        if self.len() > SHOWN {
             write!(f, ", … {} in all", self.len())?;
         }
         f.write_str("]")
@@ -335,33 +325,6 @@ impl StringArray {
     }
 }
 
-/// An array of arrays.
-#[derive(Clone)]
-pub struct NestedArray {
-    range: ByteRange,
-    /// Start of each element in the file. Takes 8 bytes per element, and every element takes at least 12 in
-    /// the file.
-    starts: Arc<Vec<usize>>,
-}
-
-impl NestedArray {
-    /// Number of arrays.
-    pub fn len(&self) -> usize {
-        self.starts.len()
-    }
-
-    /// Whether there are no arrays.
-    pub fn is_empty(&self) -> bool {
-        self.starts.is_empty()
-    }
-
-    /// Element `i`, parsed from the file's bytes; `None` past the end.
-    pub fn get(&self, i: usize) -> Option<Array> {
-        let mut cursor = Cursor::new(&self.range.blob, *self.starts.get(i)?);
-        read_array(&self.range.blob, &mut cursor, 1, &|| "a nested array".to_owned()).ok()
-    }
-}
-
 /// Reads and checks a value of type `ty`; `what` names it in errors.
 pub(super) fn read_value(
     blob: &Blob,
@@ -374,7 +337,7 @@ pub(super) fn read_value(
             let len = cursor.string(what)?.len();
             Ok(Value::String(GgufStr(ByteRange { blob: blob.clone(), start: cursor.offset() - len, len })))
         }
-        ValueType::Array => read_array(blob, cursor, 1, what).map(Value::Array),
+        ValueType::Array => read_array(blob, cursor, what).map(Value::Array),
         number => {
             let offset = cursor.offset();
             let bytes = cursor.take(number.min_bytes(), what)?;
@@ -395,12 +358,7 @@ pub(super) fn read_type(cursor: &mut Cursor<'_>, what: &dyn Fn() -> String) -> R
     })
 }
 
-fn read_array(
-    blob: &Blob,
-    cursor: &mut Cursor<'_>,
-    depth: usize,
-    what: &dyn Fn() -> String,
-) -> Result<Array, LoadError> {
+fn read_array(blob: &Blob, cursor: &mut Cursor<'_>, what: &dyn Fn() -> String) -> Result<Array, LoadError> {
     let elements = || format!("elements of {}", what());
     let offset = cursor.offset();
     let ty = read_type(cursor, &elements)?;
@@ -416,20 +374,13 @@ fn read_array(
             }
             Ok(Array::Strings(StringArray { range: range(cursor.offset()), starts: Arc::new(starts) }))
         }
-        ValueType::Array if depth == MAX_DEPTH => Err(LoadError::Implausible {
-            what: format!("the nesting of {}", what()),
+        // As ggml's own reader.
+        ValueType::Array => Err(LoadError::Implausible {
+            what: format!("the type of the elements of {}", what()),
             offset: offset as u64,
-            found: depth as u64 + 1,
-            expected: format!("arrays are nested {MAX_DEPTH} deep at most"),
+            found: ty.id().into(),
+            expected: "arrays of arrays are not supported".into(),
         }),
-        ValueType::Array => {
-            let mut starts = Vec::with_capacity(n);
-            for i in 0..n {
-                starts.push(cursor.offset());
-                read_array(blob, cursor, depth + 1, &|| format!("element {i} of {}", what()))?;
-            }
-            Ok(Array::Arrays(NestedArray { range: range(cursor.offset()), starts: Arc::new(starts) }))
-        }
         number => {
             // The product cannot overflow: `count` has compared it with the remaining bytes.
             let bytes = cursor.take(n as u64 * number.min_bytes(), &elements)?;

@@ -87,10 +87,11 @@ impl MetaValue {
         MetaValue::Array(ValueType::I32, items.into_iter().map(MetaValue::I32).collect())
     }
 
-    /// Whether every element of an array has the array's type.
-    fn is_uniform(&self) -> bool {
+    /// Whether it can be read: the elements of an array have the array's type and are no arrays.
+    fn is_readable(&self) -> bool {
         match self {
-            MetaValue::Array(ty, items) => items.iter().all(|i| i.ty() == *ty && i.is_uniform()),
+            MetaValue::Array(ValueType::Array, _) => false,
+            MetaValue::Array(ty, items) => items.iter().all(|item| item.ty() == *ty),
             _ => true,
         }
     }
@@ -278,8 +279,8 @@ impl GgufWriter {
         head.extend((self.tensors.len() as u64).to_le_bytes());
         head.extend((self.metadata.len() as u64).to_le_bytes());
         for (key, value) in &self.metadata {
-            if !value.is_uniform() {
-                return Err(invalid(format!("metadata key {key} is an array of mixed types")));
+            if !value.is_readable() {
+                return Err(invalid(format!("metadata key {key} is an array of mixed types or of arrays")));
             }
             put_string(&mut head, key.as_bytes());
             head.extend(value.ty().id().to_le_bytes());

@@ -2,6 +2,7 @@
 //! importance matrix.
 
 use super::ModelShape;
+use crate::gguf::in_short_rows;
 use crate::types::TensorType;
 
 /// The quantization of a whole file, named after its main tensor type.
@@ -109,18 +110,10 @@ fn has_more_bits(layer: usize, n_layers: usize) -> bool {
     layer < eighth || layer >= 7 * n_layers / 8 || (layer - eighth) % 3 == 2
 }
 
-/// `ty` if a row of `n_in` elements is a whole number of its blocks, else a similar type with blocks of 32,
-/// else f16.
+/// `ty` if a row of `n_in` elements is a whole number of its blocks, else what llama.cpp uses in its place, else f16.
 fn with_whole_blocks(ty: TensorType, n_in: u64) -> TensorType {
-    let fits = |ty: TensorType| n_in.is_multiple_of(ty.block_elems());
-    let smaller = match ty {
-        _ if fits(ty) => return ty,
-        TensorType::Q4_K => TensorType::Q5_0,
-        TensorType::Q5_K => TensorType::Q5_1,
-        TensorType::Q6_K | TensorType::MXFP4 => TensorType::Q8_0,
-        other => other,
-    };
-    if fits(smaller) { smaller } else { TensorType::F16 }
+    let mut types = [Some(ty), in_short_rows(ty)].into_iter().flatten();
+    types.find(|ty| n_in.is_multiple_of(ty.block_elems())).unwrap_or(TensorType::F16)
 }
 
 #[cfg(test)]

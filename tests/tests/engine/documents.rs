@@ -11,6 +11,8 @@ use longhand::testing::kv::policy;
 use longhand::{Chat, ChatOptions, Engine, Preamble, Session, SessionOptions};
 use tests::fixtures::{embedded_model, options, with_policy};
 
+use crate::unfinished::with_description;
+
 const NUMBER: &str = "What is Mary's favorite number?";
 
 fn document() -> String {
@@ -412,6 +414,15 @@ fn cached_documents_are_listed_with_their_names() {
     assert_eq!((finished.names.len(), finished.tokens, finished.unfinished), (2, tokens, None));
     assert_eq!((unfinished.policy.as_str(), unfinished.unfinished), ("h2o:heavy=40,recent=40", share));
     assert!(list.iter().all(|documents| documents.bytes > 1000));
+    // One that does not say its names is damaged.
+    for caller in ["", "{}", "[7]"] {
+        let bytes = fs::read(&list[0].path).expect("the file");
+        let nameless = with_description(&bytes, &|description| description["caller"] = caller.into());
+        fs::write(&list[0].path, nameless).expect("written");
+        let contents = cache.list().expect("the files").into_iter().map(|documents| documents.contents);
+        let errors: Vec<String> = contents.filter_map(Result::err).collect();
+        assert!(errors.len() == 1 && errors[0].contains("names of its documents"), "{caller}: {errors:?}");
+    }
     // A reading whose file is removed writes it again.
     list.iter().for_each(|documents| documents.remove().expect("removed"));
     list.iter().for_each(|documents| documents.remove().expect("it is gone"));

@@ -311,6 +311,14 @@ fn invalid_descriptions_are_rejected() {
     };
     rejected("colour", json!("red"), "unknown field");
     rejected(&"colour".repeat(1 << 20), json!("red"), "unknown field");
+    for name in parts.description.as_object().expect("an object").keys() {
+        let mut other = parts.clone();
+        other.description.as_object_mut().expect("an object").remove(name);
+        // `null` is the same as nothing.
+        if !["model_file", "profile"].contains(&&**name) {
+            folder.assert_rejected(&engine, &other.bytes(), "missing field");
+        }
+    }
     rejected("tokens", json!(-1), "cannot be read");
     rejected("tokens", json!(1e300), "cannot be read");
     rejected("tokens", json!(u64::MAX), "more tokens than its context");

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 
 /// What is said where there is none.
 const NONE_KEPT: &str = "no document that was read is kept";
-/// What is shown in place of the names that files of earlier versions lack.
+/// What is shown in place of names: a server keeps long texts without documents, too.
 const NO_NAME: &str = "(no name)";
 
 /// List and remove the documents that were read and are kept on the disk.

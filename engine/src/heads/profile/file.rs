@@ -18,7 +18,7 @@ use crate::heads::shape::HeadShape;
 
 /// The value of `format` in the file.
 const FORMAT: &str = "longhand-heads";
-/// The version written; older ones do not exist yet.
+/// The version that is written and read.
 const VERSION: u64 = 1;
 /// Maximum bytes of a file. 65536 heads with two scores each are about 3 MB.
 const MAX_FILE_BYTES: u64 = 64 << 20;

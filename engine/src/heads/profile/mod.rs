@@ -9,7 +9,6 @@ mod file;
 use std::fmt;
 use std::sync::Arc;
 
-use models::gguf::is_sample_fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -288,8 +287,7 @@ impl HeadProfile {
         Ok(Some(selected))
     }
 
-    /// Refuses a profile of another model: other head counts, or another fingerprint where both are known. Fingerprints
-    /// of the kind before cannot be compared and count as unknown.
+    /// Refuses a profile of another model: other head counts, or another fingerprint where both are known.
     ///
     /// # Errors
     /// [`HeadsError::Shape`], [`HeadsError::Fingerprint`].
@@ -298,7 +296,7 @@ impl HeadProfile {
             return Err(HeadsError::Shape { what: "the profile", found: self.shape.to_string(), model });
         }
         match (&self.provenance.fingerprint, fingerprint) {
-            (Some(found), Some(model)) if found != model && !is_sample_fingerprint(found) => {
+            (Some(found), Some(model)) if found != model => {
                 Err(HeadsError::Fingerprint { found: shorten(found), model: model.to_owned() })
             }
             _ => Ok(()),

@@ -2,10 +2,11 @@
 //! session, the tokens, the logits and the store. It can be restored on the host and on a device, whichever
 //! wrote it.
 //!
-//! Format: `LHSTATE4`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store
+//! Format: `LHSTATE5`, length of the description (u32), description (JSON), tokens (u32), logits (f32), store
 //! (see [`crate::kv::Store`]), checksum of all before it (XXH3, u64). Numbers are little-endian. A file without
 //! a cache has no tokens, no logits and no store: its session is an empty one. A text that was not read to its end has a
-//! file of the same kind (`snapshot/unfinished.rs`). `MAGIC` changes when any of this does, the store's part too.
+//! file of the same kind (`snapshot/unfinished.rs`). `MAGIC` changes when any of this does: the description, what a
+//! conversation keeps in it (`chat/saved.rs`), the store's part.
 //!
 //! A file is untrusted: everything in it is compared with the model and the layout before it is used, and
 //! only the store that it asks for ([`Snapshot::options`]) is allocated before its size is proven. The
@@ -21,7 +22,6 @@ use std::sync::Arc;
 
 use kernels::RowType;
 use kernels::graph::tensor_type;
-use models::gguf::is_sample_fingerprint;
 use models::{MappedFile, regular_file};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ use crate::kv::PolicyChoice;
 use crate::session::{Prefill, common_prefix};
 use crate::{Engine, EngineError, Hint, Model, Session, SessionOptions};
 
-const MAGIC: &[u8; 8] = b"LHSTATE4";
+const MAGIC: &[u8; 8] = b"LHSTATE5";
 /// How all session files begin, of whichever version.
 pub(crate) const BEGINS: &[u8] = b"LHSTATE";
 /// Bytes of the longest description.
@@ -64,10 +64,8 @@ struct Description {
     type_v: String,
     streaming: bool,
     /// Whether old rows were read in groups.
-    #[serde(default)]
     sparse: bool,
     /// Whether attention was to be computed in f32 everywhere.
-    #[serde(default)]
     f32: bool,
     chunk: usize,
     /// The head profile, in its own form.
@@ -108,20 +106,6 @@ impl Description {
     fn without_cache(&self) -> Description {
         Description { cache: false, tokens: 0, logits: 0, unfinished: None, ..self.clone() }
     }
-}
-
-/// Why the cache of a saved session is of no use with a model, although the session can go on.
-///
-/// ```
-/// assert_ne!(longhand::saved::Outdated::Replaced, longhand::saved::Outdated::NotIdentified);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outdated {
-    /// The file of the model is another one than before.
-    Replaced,
-    /// The session was saved by a version of the program that looked at a sample of the weights only. Whether the model
-    /// is the same is not known.
-    NotIdentified,
 }
 
 /// A file that holds a session, opened and described but not read yet.
@@ -204,39 +188,32 @@ impl Snapshot {
         self.options.context = context;
     }
 
-    /// Whether its cache and its head profile can be used with a model. If not, it loses them: the session is then an
-    /// empty one, and a head profile has to be given ([`Snapshot::set_profile`]).
+    /// Whether the model's file was replaced since the session was made. If so, the session loses its cache and its head
+    /// profile: it is then an empty one, and a head profile has to be given ([`Snapshot::set_profile`]).
     ///
     /// # Errors
-    /// Where it was made with another model: neither was the model's file replaced, nor was the session saved by a
-    /// version of the program that cannot tell.
-    pub(crate) fn adapt_to(&mut self, model: &Model) -> Result<Option<Outdated>, EngineError> {
+    /// Where it was made with another model.
+    pub(crate) fn adapt_to(&mut self, model: &Model) -> Result<bool, EngineError> {
         let fingerprint = model.fingerprint()?;
         if self.description.model == fingerprint {
-            return Ok(None);
+            return Ok(false);
         }
-        let has_name = self.description.model_name == model.name();
         let is_replaced = match (self.model_file(), model.file()) {
             (Some(before), Some(file)) => before == file,
-            (None, None) => has_name,
+            (None, None) => self.description.model_name == model.name(),
             _ => false,
         };
-        let outdated = match is_sample_fingerprint(&self.description.model) {
-            true if is_replaced || has_name => Outdated::NotIdentified,
-            false if is_replaced => Outdated::Replaced,
-            _ => return Err(self.other_model(model)),
-        };
+        if !is_replaced {
+            return Err(self.other_model(model));
+        }
         self.description = self.description.without_cache();
         self.description.model = fingerprint.to_owned();
         let shape = model.head_shape()?;
-        let is_usable = |profile: &HeadProfile| {
-            let made_with = profile.provenance().fingerprint.as_deref();
-            profile.check(shape, Some(fingerprint)).is_ok() && !made_with.is_some_and(is_sample_fingerprint)
-        };
+        let is_usable = |profile: &HeadProfile| profile.check(shape, Some(fingerprint)).is_ok();
         if self.options.profile.as_ref().is_some_and(|profile| !is_usable(profile)) {
             self.set_profile(None);
         }
-        Ok(Some(outdated))
+        Ok(true)
     }
 
     /// Gives its session another head profile.

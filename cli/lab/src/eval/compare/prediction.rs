@@ -22,8 +22,7 @@ pub struct Prediction {
     pub agreement: f64,
     /// `nll` for each 32 tokens.
     pub nll_by_position: Vec<f64>,
-    /// `kl` for each 32 tokens; empty in older files.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// `kl` for each 32 tokens.
     pub kl_by_position: Vec<f64>,
 }
 
@@ -170,14 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn means_by_position_are_those_of_predictions_that_all_have_them() {
-        let read = |line: &str| serde_json::from_str::<Prediction>(line).expect("a prediction");
-        // Of a file without divergences by position.
-        let old = read(r#"{"nll":1.0,"kl":0.5,"agreement":0.5,"nll_by_position":[1.0,1.0]}"#);
-        let new = |kl| Prediction { kl_by_position: vec![0.0, kl], ..old.clone() };
+    fn means_by_position_are_those_of_positions_that_all_predictions_have() {
+        let of = |kl: &[f64]| Prediction {
+            nll: 1.0,
+            kl: 0.5,
+            agreement: 0.5,
+            nll_by_position: vec![1.0; kl.len()],
+            kl_by_position: kl.to_vec(),
+        };
         let mean = |all: &[Prediction]| Prediction::mean(all.iter());
-        assert_eq!(mean(&[new(1.0), new(2.0)]), Some(new(1.5)));
-        assert_eq!(mean(&[old.clone(), new(1.0)]), Some(old));
+        assert_eq!(mean(&[of(&[0.0, 1.0]), of(&[0.0, 2.0])]), Some(of(&[0.0, 1.5])));
+        assert_eq!(mean(&[of(&[0.0]), of(&[1.0, 1.0])]), Some(of(&[0.5])));
         assert_eq!(mean(&[]), None);
     }
 }

@@ -56,7 +56,6 @@ pub struct SourceRanks {
     /// By attention and words.
     pub combined: Option<usize>,
     /// The statements of an answer of several that say what is right.
-    #[serde(default)]
     pub statements: RightStatements,
 }
 

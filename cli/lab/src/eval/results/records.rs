@@ -60,8 +60,7 @@ pub struct Key {
     pub type_k: String,
     /// The type of values.
     pub type_v: String,
-    /// How the text was read; exact in older files.
-    #[serde(default = "exact")]
+    /// How the text was read.
     pub prefill: String,
     /// Length of the text in tokens, as given.
     pub context: usize,
@@ -71,10 +70,6 @@ pub struct Key {
     pub sample: usize,
     /// Whether the question was known while the text was read; never where there is no question.
     pub query_aware: bool,
-}
-
-fn exact() -> String {
-    Reading::Exact.name().to_owned()
 }
 
 /// How a text was read, by [`Key::prefill`], if not exactly.
@@ -90,8 +85,7 @@ pub struct Record {
     pub key: Key,
     /// A checksum of the prompt.
     pub text: String,
-    /// The version of the program that computed the answer; empty in older files.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// The version of the program that computed the answer.
     pub version: String,
     /// How deep in the text the answer is, from 0 to 1, where that is the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -305,7 +299,7 @@ mod tests {
             budget: String::new(),
             type_k: "f16".to_owned(),
             type_v: "f16".to_owned(),
-            prefill: exact(),
+            prefill: Reading::Exact.name().to_owned(),
             context: 100,
             seed: 42,
             sample,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use longhand::saved::{ChatFile, Outdated, SavedChat};
+use longhand::saved::{ChatFile, SavedChat};
 use longhand::setup::{Context, Offers, Profiles};
 use longhand::text::split_thinking;
 use longhand::{Chat, ChatOptions, EngineError, Model, ModelSource, Preamble, Setup, SetupOptions};
@@ -197,18 +197,12 @@ fn check_saved(
 ) -> Result<()> {
     app.identify(model, options)?;
     let before = saved.options().clone();
-    if let Some(outdated) = saved.adapt_to(model)? {
-        let why = match outdated {
-            Outdated::Replaced => {
-                format!("the file of the model {} was replaced since it was saved", model.name())
-            }
-            Outdated::NotIdentified => {
-                "it was saved by an older longhand, which identified models by a sample of \
-                                        their weights"
-                    .to_owned()
-            }
-        };
-        app.console.note(&format!("note: this conversation is read again with the next question: {why}"));
+    if saved.adapt_to(model)? {
+        app.console.note(&format!(
+            "note: this conversation is read again with the next question: the file of the model {} was replaced since \
+             it was saved",
+            model.name()
+        ));
     }
     let mut differences = resume_check::differences(&before, options, model)?;
     if args.system.is_some() && args.system.as_deref() != saved.system() {
