@@ -61,8 +61,9 @@ pub struct Evidence<'a> {
 pub enum Ranking {
     /// Those with at least 2 % of the attention, ordered by attention and words. What counts is the fourth root of the share,
     /// multiplied by two factors. One is BM25 of the answer's words that the question does not have, without yes and no. The other
-    /// is words of the question in the sentence or near it. A sentence that asks counts half. An answer of several statements may come from several places. There
-    /// attention alone orders them, and the three factors tell which is the source of each statement.
+    /// is words of the question in the sentence or near it. A sentence that asks counts half. An answer of several statements
+    /// may come from several places. There attention alone orders them, and the factors tell which is the source of each
+    /// statement.
     #[default]
     Combined,
     /// By the attention that the answer paid to their tokens.
