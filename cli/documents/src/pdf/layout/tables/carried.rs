@@ -20,6 +20,8 @@ pub(in super::super::super) struct Carried {
     pub(super) columns: Vec<Column>,
     /// Where cells of each column begin and end.
     ends: Vec<Vec<(f64, f64)>>,
+    /// How many cells of each column are amounts, and how many are not.
+    amounts: Vec<[usize; 2]>,
     size: f64,
     turn: i16,
     bottom: f64,
@@ -42,12 +44,14 @@ impl Carried {
             return None;
         }
         let mut ends = before.map_or_else(|| vec![Vec::new(); columns.len()], |before| before.ends.clone());
+        let mut amounts = before.map_or_else(|| vec![[0; 2]; columns.len()], |before| before.amounts.clone());
         for (row, places) in rows.iter().zip(places) {
             let Some(places) = places else { continue };
             for (cell, place) in row.cells.iter().zip(&places.cells) {
                 let ends: &mut Vec<(f64, f64)> = ends.get_mut(place + places.first)?;
                 if ends.len() < MAX_ENDS {
                     ends.push((cell.left, cell.right));
+                    amounts[place + places.first][usize::from(!is_amount(&cell.text))] += 1;
                 }
             }
         }
@@ -56,15 +60,24 @@ impl Carried {
         let has_header = is_header && headers::are_numbers(&rows[first + 1..])
             || before.is_some_and(|before| before.has_header);
         let (size, turn, bottom) = (last.size, last.turn, last.bottom);
-        Some(Carried { columns: columns.to_vec(), ends, size, turn, bottom, has_header })
+        Some(Carried { columns: columns.to_vec(), ends, amounts, size, turn, bottom, has_header })
     }
 
-    /// Whether these rows go on with the table above them on the page: it has names of its columns, and they have none.
+    /// Whether these rows go on with the table above them on the page: it has names of its columns, and they have none. Behind the
+    /// first cell of each, amounts stand in columns of amounts, and other text in others.
     pub(super) fn goes_on(&self, rows: &[Row]) -> bool {
-        let mut divided = rows.iter().filter(|row| row.cells.len() > 1);
-        let has_names = divided.next().is_some_and(headers::is_header);
+        let has_amounts = |column: usize| self.amounts[column][0] >= self.amounts[column][1];
+        let is_like_column = |cell: &Cell, row: &Row| {
+            let (column, _) = over(&self.columns, cell, row.size);
+            column.is_some_and(|column| has_amounts(column) == is_amount(&cell.text))
+        };
+        let divided = || rows.iter().filter(|row| row.cells.len() > 1);
         let is_near = (0.0..GAP * self.size).contains(&(self.bottom - rows[0].y));
-        self.has_header && is_near && !has_names && self.are_in_columns(rows)
+        self.has_header
+            && is_near
+            && self.are_in_columns(rows)
+            && divided().all(|row| row.cells[1..].iter().all(|cell| is_like_column(cell, row)))
+            && divided().any(|row| row.cells[1..].iter().any(|cell| is_amount(&cell.text)))
     }
 
     /// Whether these rows go on with the table: each of their cells begins or ends where cells of a column do.
@@ -90,4 +103,10 @@ impl Carried {
         divided.peek().is_some()
             && divided.all(|row| is_alike(row) && row.cells.iter().all(|cell| is_in_column(cell, row)))
     }
+}
+
+/// Whether a text is an amount: digits and signs, but no date.
+fn is_amount(text: &str) -> bool {
+    let is_date = text.matches(['.', '/', '-']).count() > 1 && !text.contains([',', ' ']) && text.len() >= 8;
+    text.contains(|c: char| c.is_ascii_digit()) && !text.contains(char::is_alphabetic) && !is_date
 }

@@ -51,7 +51,6 @@ struct TextLine {
 
 /// Puts the cells of rows together that are drawn one after the other.
 pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
-    let rows = with_late_numbers(rows);
     let mut joined = Vec::with_capacity(rows.len());
     let mut rest = rows.into_iter();
     while !rest.as_slice().is_empty() {
@@ -63,14 +62,16 @@ pub(in super::super) fn join(rows: Vec<Row>) -> Vec<Row> {
             None => joined.extend(rest.next()),
         }
     }
-    joined
+    with_late_numbers(joined)
 }
 
 /// Puts numbers that are drawn behind all lines of a label on the first of these, where they stand: `3` and `Delivery to the`,
 /// then below it `third floor`, then `50.00` beside the first line.
 fn with_late_numbers(rows: Vec<Row>) -> Vec<Row> {
     let mut kept: Vec<Row> = Vec::with_capacity(rows.len());
-    for mut row in rows {
+    let mut rest = rows.into_iter();
+    while let Some(mut row) = rest.next() {
+        let next = rest.as_slice().first();
         let is_below = |line: &&Row| line.cells.len() == 1 && line.y < row.y - SAME_LINE * row.size;
         let lines = kept.iter().rev().take(MAX_LINES).take_while(is_below).count();
         let label = kept.len().checked_sub(lines + 1).filter(|_| lines > 0).filter(|label| {
@@ -81,9 +82,15 @@ fn with_late_numbers(rows: Vec<Row>) -> Vec<Row> {
                     && line.table.is_none()
                     && (line.cells[0].left - last.left).abs() < SAME_PLACE * row.size
             };
+            // What is drawn next beside the label's other lines is a block of its own.
+            let bottom = lines[lines.len() - 1].y - SAME_LINE * row.size;
+            let is_block = |next: &Row| {
+                next.turn == row.turn && (bottom..row.y - SAME_LINE * row.size).contains(&next.y)
+            };
             first.turn == row.turn
                 && first.table.is_none()
                 && row.table.is_none()
+                && !next.is_some_and(is_block)
                 && first.cells.len() > 1
                 && (first.y - row.y).abs() < SAME_LINE * row.size
                 && row.cells.iter().all(|cell| headers::is_number(&cell.text))

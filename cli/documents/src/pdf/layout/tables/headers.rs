@@ -46,46 +46,71 @@ pub(super) fn join(rows: &[Row]) -> Cow<'_, [Row]> {
     Cow::Owned(joined)
 }
 
-/// Rows of a table whose columns are near to each other, as those of a sheet: cells are divided where their words end as the
-/// numbers of a column do, or begin as its name does. Where all letters have one width, spaces are wide, and rows stay.
+/// Rows of tables whose columns are near to each other, as those of a sheet: a name is divided from the next at a gap that is wider
+/// than a space if numbers end where a word of it does, and a number from text beside it where a name begins or ends. Where all
+/// letters have one width, spaces are wide, and rows stay.
 pub(super) fn divide(rows: &[Row]) -> Cow<'_, [Row]> {
-    let Some(at) = rows.iter().position(|row| row.cells.len() > 1) else { return Cow::Borrowed(rows) };
-    let (header, below) = (&rows[at], &rows[at + 1..]);
-    if header.pitch.is_some() || !is_header(header) || below.len() < ROWS_ALIKE || !are_numbers(below) {
+    let is_named = |row: &Row| row.pitch.is_none() && is_header(row);
+    let mut divided: Vec<Row> = Vec::new();
+    let mut rest = rows;
+    while let Some(at) = rest.iter().position(is_named) {
+        let (before, table) = rest.split_at(at);
+        let length = 1 + table[1..].iter().take_while(|row| !is_header(row)).count();
+        let (table, after) = table.split_at(length);
+        divided.extend_from_slice(before);
+        match length > ROWS_ALIKE && are_numbers(&table[1..]) {
+            true => divided.extend(divided_by(&table[0], &table[1..])),
+            false => divided.extend_from_slice(table),
+        }
+        rest = after;
+    }
+    if divided.is_empty() {
         return Cow::Borrowed(rows);
     }
+    divided.extend_from_slice(rest);
+    Cow::Owned(divided)
+}
+
+/// The rows of one table, with its header.
+fn divided_by(header: &Row, below: &[Row]) -> Vec<Row> {
     let near = |a: f64, b: f64| (a - b).abs() < SAME_PLACE * header.size;
-    let is_wide = |gap: f64| gap >= NARROW_CELL * header.size;
+    let is_wide = |word: &(f64, f64), next: &(f64, f64)| next.0 - word.1 >= NARROW_CELL * header.size;
     let numbers = below.iter().take(ROWS_BELOW).flat_map(|row| &row.cells);
     let numbers: Vec<f64> = numbers.filter(|cell| is_number(&cell.text)).map(|cell| cell.right).collect();
     let ends_column =
         |word: &(f64, f64)| numbers.iter().filter(|end| near(**end, word.1)).count() >= ROWS_ALIKE;
     let names = |cell: &Cell| match cell.words.iter().any(ends_column) {
-        true => cell.divided(|word, next| ends_column(&word) || is_wide(next.0 - word.1)),
+        true => cell.divided(|(word, _), (next, _)| is_wide(&word, &next)),
         false => vec![cell.clone()],
     };
     let names: Vec<Cell> = header.cells.iter().flat_map(names).collect();
-    let is_divided = |word: (f64, f64), next: (f64, f64)| {
+    let is_divided = |(word, text): Word<'_>, (next, next_text): Word<'_>| {
         let is_between = |name: &Cell| near(name.left, next.0) || near(name.right, word.1);
-        is_wide(next.0 - word.1) && names.iter().any(is_between)
+        is_wide(&word, &next) && (is_number(text) || is_number(next_text)) && names.iter().any(is_between)
     };
-    let divided = |row: &Row| Row {
-        cells: row.cells.iter().flat_map(|cell| cell.divided(is_divided)).collect(),
-        ..row.clone()
+    let divided = |row: &Row| match row.pitch {
+        None => {
+            let cells = row.cells.iter().flat_map(|cell| cell.divided(is_divided)).collect();
+            Row { cells, ..row.clone() }
+        }
+        Some(_) => row.clone(),
     };
-    let mut all = rows[..at].to_vec();
-    all.push(Row { cells: names.clone(), ..header.clone() });
-    all.extend(below.iter().map(divided));
-    Cow::Owned(all)
+    let rows = below.iter().map(divided);
+    [Row { cells: names.clone(), ..header.clone() }].into_iter().chain(rows).collect()
 }
+
+/// Where a word begins and ends, and the word.
+type Word<'a> = ((f64, f64), &'a str);
 
 impl Cell {
     /// Its parts, divided between words where `is_divided` says so. They may be parts of a cell.
-    fn divided(&self, is_divided: impl Fn((f64, f64), (f64, f64)) -> bool) -> Vec<Cell> {
+    fn divided(&self, is_divided: impl Fn(Word<'_>, Word<'_>) -> bool) -> Vec<Cell> {
         let mut parts: Vec<Cell> = Vec::new();
+        let mut last: Option<Word<'_>> = None;
         for (&word, text) in self.words.iter().zip(self.text.split(' ')) {
+            let is_next = last.replace((word, text)).is_some_and(|last| is_divided(last, (word, text)));
             match parts.last_mut() {
-                Some(part) if !part.words.last().is_some_and(|last| is_divided(*last, word)) => {
+                Some(part) if !is_next => {
                     part.text.push(' ');
                     part.text.push_str(text);
                     part.right = part.right.max(word.1);

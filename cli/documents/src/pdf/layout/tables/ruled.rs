@@ -10,6 +10,7 @@ use super::super::first_of;
 use super::super::hyphens;
 use super::super::lines;
 use super::super::words;
+use super::headers;
 use super::rules::{Rule, Rules};
 use crate::writer::beginning;
 
@@ -271,14 +272,18 @@ impl Region {
         let [row] = &rows[..] else { return vec![self] };
         let column = |x: f64| xs.partition_point(|left| *left <= x).saturating_sub(1);
         let mut parts: Vec<(usize, usize)> = Vec::new();
+        let mut are_numbers = true;
         for cell in &row.cells {
             let (first, last) = (column(cell.left + SLACK), column(cell.right - SLACK));
             match parts.last_mut() {
                 Some(before) if first <= before.1 => before.1 = before.1.max(last),
-                _ => parts.push((first, last)),
+                before => {
+                    are_numbers &= before.is_none() || headers::is_number(&cell.text);
+                    parts.push((first, last));
+                }
             }
         }
-        if parts.len() < 2 || !row.cells[1..].iter().any(|cell| cell.is_apart) {
+        if parts.len() < 2 || !are_numbers || !row.cells[1..].iter().any(|cell| cell.is_apart) {
             return vec![self];
         }
         let part = |(first, last): &(usize, usize)| {
