@@ -620,6 +620,23 @@ fn rows_below_a_gap_stay_in_the_columns_of_the_table_above() {
             "Hybrid\t–\t–\t6",
         ],
     );
+    // A footer, a signature and a list below a table are none of it.
+    for below in [["Page 1 of 2", "12.05.2024"], ["Date: 5 May", "Signature: Berg"], ["1. eat", "4. run"]] {
+        let table = [
+            (50.0, 700.0, "Assets"),
+            (200.0, 700.0, "Note"),
+            (300.0, 700.0, "Sum"),
+            (50.0, 686.0, "Cash"),
+            (200.0, 686.0, "1"),
+            (300.0, 686.0, "20"),
+            (50.0, 672.0, "Bank"),
+            (300.0, 672.0, "30"),
+            (50.0, 630.0, below[0]),
+            (300.0, 630.0, below[1]),
+        ];
+        let last = below.join("\t");
+        assert_table(at(&table), &["Assets\tNote\tSum", "Cash\t1\t20", "Bank\t–\t30", &last]);
+    }
     // A table with names of its own is another one.
     let other = [
         (50.0, 700.0, "Assets"),
@@ -634,6 +651,56 @@ fn rows_below_a_gap_stay_in_the_columns_of_the_table_above() {
         (300.0, 616.0, "30"),
     ];
     assert_table(at(&other), &["Assets\tNote\tSum", "Cash\t1\t20", "Name\tAge", "Ann\t30"]);
+}
+
+#[test]
+fn tables_that_are_near_to_each_other_have_columns_of_their_own() {
+    let texts = [
+        (50.0, 700.0, "Item"),
+        (200.0, 700.0, "Qty"),
+        (300.0, 700.0, "Sum"),
+        (50.0, 686.0, "Desk"),
+        (200.0, 686.0, "1"),
+        (300.0, 686.0, "300"),
+        (50.0, 672.0, "Lamp"),
+        (300.0, 672.0, "60"),
+        (50.0, 644.0, "Name"),
+        (150.0, 644.0, "Born"),
+        (250.0, 644.0, "Works"),
+        (50.0, 630.0, "Byron"),
+        (150.0, 630.0, "1788"),
+        (250.0, 630.0, "11"),
+        (50.0, 616.0, "Twain"),
+        (250.0, 616.0, "28"),
+    ];
+    assert_table(
+        at(&texts),
+        &[
+            "Item\tQty\tSum",
+            "Desk\t1\t300",
+            "Lamp\t–\t60",
+            "Name\tBorn\tWorks",
+            "Byron\t1788\t11",
+            "Twain\t–\t28",
+        ],
+    );
+}
+
+#[test]
+fn a_name_of_two_words_is_one_wherever_its_first_word_ends() {
+    // Both `Unit` and `100` are 16.7 points wide.
+    let texts = [
+        (50.0, 700.0, "Item"),
+        (150.0, 700.0, "Unit price"),
+        (250.0, 700.0, "Stock"),
+        (50.0, 686.0, "Desk"),
+        (150.0, 686.0, "100"),
+        (250.0, 686.0, "11"),
+        (50.0, 672.0, "Lamp"),
+        (150.0, 672.0, "200"),
+        (250.0, 672.0, "12"),
+    ];
+    assert_table(at(&texts), &["Item\tUnit price\tStock", "Desk\t100\t11", "Lamp\t200\t12"]);
 }
 
 #[test]

@@ -46,6 +46,15 @@ pub(super) fn join(rows: &[Row]) -> Cow<'_, [Row]> {
     Cow::Owned(joined)
 }
 
+/// Where the next table with a header of its own begins: below the numbers of another one, and with numbers below it.
+pub(super) fn next_table(rows: &[Row]) -> Option<usize> {
+    let headers: Vec<usize> = (0..rows.len()).filter(|at| is_header(&rows[*at])).collect();
+    let ends = headers.iter().skip(1).copied().chain([rows.len()]);
+    let has_numbers = |(at, end): &(usize, usize)| end - at > ROWS_ALIKE && are_numbers(&rows[at + 1..*end]);
+    let tables = headers.iter().copied().zip(ends).filter(has_numbers);
+    tables.map(|(at, _)| at).skip(1).find(|at| !is_header(&rows[at - 1]))
+}
+
 /// Rows of tables whose columns are near to each other, as those of a sheet: a name is divided from the next at a gap that is wider
 /// than a space if numbers end where a word of it does, and a number from text beside it where a name begins or ends. Where all
 /// letters have one width, spaces are wide, and rows stay.

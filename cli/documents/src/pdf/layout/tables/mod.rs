@@ -144,7 +144,13 @@ fn write_group(rows: &[Row], is_rtl: bool, before: Option<&Carried>, text: &mut 
         }
         return if end < rows.len() { write_group(&rows[end..], is_rtl, None, text) } else { None };
     }
-    write_table(rows, is_rtl, before, text)
+    match headers::next_table(rows) {
+        Some(next) => {
+            write_table(&rows[..next], is_rtl, before, text);
+            write_group(&rows[next..], is_rtl, None, text)
+        }
+        None => write_table(rows, is_rtl, before, text),
+    }
 }
 
 /// A row of a table, or another one, with the cells of each column.

@@ -270,7 +270,8 @@ impl Region {
         }
         let rows = words::rows(lines::lines(self.glyphs.clone()), is_rtl);
         let [row] = &rows[..] else { return vec![self] };
-        let column = |x: f64| xs.partition_point(|left| *left <= x).saturating_sub(1);
+        // Text may reach beyond the last line.
+        let column = |x: f64| xs.partition_point(|left| *left <= x).saturating_sub(1).min(xs.len() - 2);
         let mut parts: Vec<(usize, usize)> = Vec::new();
         let mut are_numbers = true;
         for cell in &row.cells {
