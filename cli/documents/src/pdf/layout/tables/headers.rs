@@ -55,8 +55,8 @@ pub(super) fn next_table(rows: &[Row]) -> Option<usize> {
     tables.map(|(at, _)| at).skip(1).find(|at| !is_header(&rows[at - 1]))
 }
 
-/// Rows of tables whose columns are near to each other, as those of a sheet: a name is divided from the next at a gap that is wider
-/// than a space if numbers end where a word of it does, and a number from text beside it where a name begins or ends. Where all
+/// Rows of tables whose columns are near to each other, as those of a sheet. Names are divided at gaps that are wider than a space,
+/// if numbers below end where a word does. Numbers are divided from the text beside them where a name begins or ends. Where all
 /// letters have one width, spaces are wide, and rows stay.
 pub(super) fn divide(rows: &[Row]) -> Cow<'_, [Row]> {
     let is_named = |row: &Row| row.pitch.is_none() && is_header(row);
