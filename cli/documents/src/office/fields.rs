@@ -57,7 +57,7 @@ impl Field {
         if let Some(is_ticked) = self.is_ticked {
             return Shown::Text((if is_ticked { TICKED } else { EMPTY }).to_owned());
         }
-        // It is what programs keep for others.
+        // What it makes is there already.
         if self.has_text {
             return Shown::Nothing;
         }

@@ -10,8 +10,8 @@ const OF_PAGES: [&str; 38] = [
 const MAX_DIGITS: usize = 4;
 /// Signs around it.
 #[rustfmt::skip] // one sign a line is too long
-const SIGNS: [char; 21] = [
-    '/', '-', '–', '—', '|', ':', '(', ')', '[', ']', '•', '·', '~', '*', '_', '第', '页', '頁', '共', '쪽', '/',
+const SIGNS: [char; 20] = [
+    '/', '-', '–', '—', '|', ':', '(', ')', '[', ']', '•', '·', '~', '*', '_', '第', '页', '頁', '共', '쪽',
 ];
 
 /// The headers and footers of a document, each in the order in which they came.

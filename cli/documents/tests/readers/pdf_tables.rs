@@ -15,6 +15,21 @@ fn ending(x: f64, y: f64, text: &'static str) -> (f64, f64, &'static str) {
     (x - text.chars().map(width).sum::<f64>(), y, text)
 }
 
+/// Texts in Helvetica of size 10.
+type Texts = Vec<(f64, f64, &'static str)>;
+
+/// Rows of texts that begin at these places. Cells without a text are not drawn.
+fn rows<const N: usize>(xs: [f64; N], rows: &[(f64, [&'static str; N])]) -> Texts {
+    let cells = rows.iter().flat_map(|(y, texts)| xs.into_iter().zip(texts).map(|(x, text)| (x, *y, *text)));
+    cells.filter(|(.., text)| !text.is_empty()).collect()
+}
+
+/// A row of numbers that end at these places. Cells without a number are not drawn.
+fn numbers<const N: usize>(xs: [f64; N], y: f64, numbers: [&'static str; N]) -> Texts {
+    let numbers = xs.into_iter().zip(numbers).filter(|(_, number)| !number.is_empty());
+    numbers.map(|(x, number)| ending(x, y, number)).collect()
+}
+
 /// The lines around all cells between these places.
 fn grid(xs: &[f64], ys: &[f64]) -> String {
     let (left, right) = (xs[0], xs[xs.len() - 1]);
@@ -35,13 +50,13 @@ fn assert_table(content: String, rows: &[&str]) {
 fn names_on_the_left_stand_above_numbers_on_the_right() {
     let mut texts =
         vec![(50.0, 700.0, "Item"), (250.0, 700.0, "Qty"), (330.0, 700.0, "Unit"), (430.0, 700.0, "Amount")];
-    for (y, item, numbers) in [
+    for (y, item, of_item) in [
         (684.0, "Lamp", ["2", "10.00", "20.00"]),
         (668.0, "Chair", ["4", "2.00", "8.00"]),
         (652.0, "Door", ["10", "80.00", "800.00"]),
     ] {
         texts.push((50.0, y, item));
-        texts.extend([300.0, 380.0, 500.0].iter().zip(numbers).map(|(x, number)| ending(*x, y, number)));
+        texts.extend(numbers([300.0, 380.0, 500.0], y, of_item));
     }
     assert_table(
         at(&texts),
@@ -596,17 +611,15 @@ fn lines_of_a_label_are_not_mixed() {
 fn rows_below_a_gap_stay_in_the_columns_of_the_table_above() {
     let mut texts = vec![(50.0, 700.0, "Assets"), ending(300.0, 700.0, "2024"), ending(400.0, 700.0, "2023")];
     texts.push((200.0, 700.0, "Note"));
-    let rows: [(f64, &str, [&str; 3]); 5] = [
+    for (y, name, of_name) in [
         (686.0, "Goodwill", ["4", "100", "90"]),
         (672.0, "Cash", ["", "20", "10"]),
         (630.0, "Loans", ["", "70", "60"]),
         (588.0, "Reserves", ["7", "", "5"]),
         (574.0, "Hybrid", ["", "", "6"]),
-    ];
-    for (y, name, numbers) in rows {
+    ] {
         texts.push((50.0, y, name));
-        let numbers = [218.0, 300.0, 400.0].into_iter().zip(numbers).filter(|(_, number)| !number.is_empty());
-        texts.extend(numbers.map(|(x, number)| ending(x, y, number)));
+        texts.extend(numbers([218.0, 300.0, 400.0], y, of_name));
     }
     texts.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.total_cmp(&b.0)));
     assert_table(
@@ -623,56 +636,33 @@ fn rows_below_a_gap_stay_in_the_columns_of_the_table_above() {
     // A footer, a signature and a list below a table are none of it.
     for below in [["Page 1 of 2", "12.05.2024"], ["Date: 5 May", "Signature: Berg"], ["1. eat", "4. run"]] {
         let table = [
-            (50.0, 700.0, "Assets"),
-            (200.0, 700.0, "Note"),
-            (300.0, 700.0, "Sum"),
-            (50.0, 686.0, "Cash"),
-            (200.0, 686.0, "1"),
-            (300.0, 686.0, "20"),
-            (50.0, 672.0, "Bank"),
-            (300.0, 672.0, "30"),
-            (50.0, 630.0, below[0]),
-            (300.0, 630.0, below[1]),
+            (700.0, ["Assets", "Note", "Sum"]),
+            (686.0, ["Cash", "1", "20"]),
+            (672.0, ["Bank", "", "30"]),
+            (630.0, [below[0], "", below[1]]),
         ];
         let last = below.join("\t");
-        assert_table(at(&table), &["Assets\tNote\tSum", "Cash\t1\t20", "Bank\t–\t30", &last]);
+        let table = at(&rows([50.0, 200.0, 300.0], &table));
+        assert_table(table, &["Assets\tNote\tSum", "Cash\t1\t20", "Bank\t–\t30", &last]);
     }
     // A table with names of its own is another one.
     let other = [
-        (50.0, 700.0, "Assets"),
-        (200.0, 700.0, "Note"),
-        (300.0, 700.0, "Sum"),
-        (50.0, 686.0, "Cash"),
-        (200.0, 686.0, "1"),
-        (300.0, 686.0, "20"),
-        (50.0, 630.0, "Name"),
-        (300.0, 630.0, "Age"),
-        (50.0, 616.0, "Ann"),
-        (300.0, 616.0, "30"),
+        (700.0, ["Assets", "Note", "Sum"]),
+        (686.0, ["Cash", "1", "20"]),
+        (630.0, ["Name", "", "Age"]),
+        (616.0, ["Ann", "", "30"]),
     ];
-    assert_table(at(&other), &["Assets\tNote\tSum", "Cash\t1\t20", "Name\tAge", "Ann\t30"]);
+    let other = at(&rows([50.0, 200.0, 300.0], &other));
+    assert_table(other, &["Assets\tNote\tSum", "Cash\t1\t20", "Name\tAge", "Ann\t30"]);
 }
 
 #[test]
 fn tables_that_are_near_to_each_other_have_columns_of_their_own() {
-    let texts = [
-        (50.0, 700.0, "Item"),
-        (200.0, 700.0, "Qty"),
-        (300.0, 700.0, "Sum"),
-        (50.0, 686.0, "Desk"),
-        (200.0, 686.0, "1"),
-        (300.0, 686.0, "300"),
-        (50.0, 672.0, "Lamp"),
-        (300.0, 672.0, "60"),
-        (50.0, 644.0, "Name"),
-        (150.0, 644.0, "Born"),
-        (250.0, 644.0, "Works"),
-        (50.0, 630.0, "Byron"),
-        (150.0, 630.0, "1788"),
-        (250.0, 630.0, "11"),
-        (50.0, 616.0, "Twain"),
-        (250.0, 616.0, "28"),
-    ];
+    let first = [(700.0, ["Item", "Qty", "Sum"]), (686.0, ["Desk", "1", "300"]), (672.0, ["Lamp", "", "60"])];
+    let second =
+        [(644.0, ["Name", "Born", "Works"]), (630.0, ["Byron", "1788", "11"]), (616.0, ["Twain", "", "28"])];
+    let mut texts = rows([50.0, 200.0, 300.0], &first);
+    texts.extend(rows([50.0, 150.0, 250.0], &second));
     assert_table(
         at(&texts),
         &[
@@ -689,45 +679,27 @@ fn tables_that_are_near_to_each_other_have_columns_of_their_own() {
 #[test]
 fn a_name_of_two_words_is_one_wherever_its_first_word_ends() {
     // Both `Unit` and `100` are 16.7 points wide.
-    let texts = [
-        (50.0, 700.0, "Item"),
-        (150.0, 700.0, "Unit price"),
-        (250.0, 700.0, "Stock"),
-        (50.0, 686.0, "Desk"),
-        (150.0, 686.0, "100"),
-        (250.0, 686.0, "11"),
-        (50.0, 672.0, "Lamp"),
-        (150.0, 672.0, "200"),
-        (250.0, 672.0, "12"),
+    let table = [
+        (700.0, ["Item", "Unit price", "Stock"]),
+        (686.0, ["Desk", "100", "11"]),
+        (672.0, ["Lamp", "200", "12"]),
     ];
-    assert_table(at(&texts), &["Item\tUnit price\tStock", "Desk\t100\t11", "Lamp\t200\t12"]);
+    let table = at(&rows([50.0, 150.0, 250.0], &table));
+    assert_table(table, &["Item\tUnit price\tStock", "Desk\t100\t11", "Lamp\t200\t12"]);
 }
 
 #[test]
 fn numbers_that_are_drawn_behind_a_label_of_several_lines_are_of_its_row() {
-    let texts = [
-        (50.0, 700.0, "Pos"),
-        (90.0, 700.0, "Description"),
-        (250.0, 700.0, "Qty"),
-        (330.0, 700.0, "Price"),
-        (430.0, 700.0, "Amount"),
-        (50.0, 684.0, "1"),
-        (90.0, 684.0, "Desk"),
-        (250.0, 684.0, "1"),
-        (330.0, 684.0, "300.00"),
-        (430.0, 684.0, "300.00"),
-        (50.0, 668.0, "2"),
-        (90.0, 668.0, "Delivery to the"),
-        (90.0, 656.0, "third floor"),
-        (330.0, 668.0, "50.00"),
-        (430.0, 668.0, "50.00"),
-        (50.0, 640.0, "3"),
-        (90.0, 640.0, "Lamp"),
-        (250.0, 640.0, "3"),
-        (430.0, 640.0, "60.00"),
+    let table = [
+        (700.0, ["Pos", "Description", "Qty", "Price", "Amount"]),
+        (684.0, ["1", "Desk", "1", "300.00", "300.00"]),
+        (668.0, ["2", "Delivery to the", "", "", ""]),
+        (656.0, ["", "third floor", "", "", ""]),
+        (668.0, ["", "", "", "50.00", "50.00"]),
+        (640.0, ["3", "Lamp", "3", "", "60.00"]),
     ];
     assert_table(
-        at(&texts),
+        at(&rows([50.0, 90.0, 250.0, 330.0, 430.0], &table)),
         &[
             "Pos\tDescription\tQty\tPrice\tAmount",
             "1\tDesk\t1\t300.00\t300.00",
@@ -746,14 +718,13 @@ fn a_sum_without_lines_between_its_columns_is_in_its_columns() {
     );
     let mut texts =
         vec![(45.0, 700.0, "Item"), (130.0, 700.0, "2023"), (190.0, 700.0, "2024"), (250.0, 700.0, "2025")];
-    for (y, name, numbers) in [
+    for (y, name, of_name) in [
         (684.0, "Sales", ["100", "200", "300"]),
         (668.0, "Costs", ["50", "", "70"]),
         (652.0, "Total", ["", "200", "370"]),
     ] {
         texts.push((45.0, y, name));
-        let numbers = [175.0, 235.0, 295.0].into_iter().zip(numbers).filter(|(_, number)| !number.is_empty());
-        texts.extend(numbers.map(|(x, number)| ending(x, y, number)));
+        texts.extend(numbers([175.0, 235.0, 295.0], y, of_name));
     }
     assert_table(
         format!("{lines}{}", at(&texts)),
@@ -783,12 +754,12 @@ fn columns_that_are_near_to_each_other_are_told_by_where_their_numbers_end() {
         (265.0, 700.0, "Credit"),
         (300.4, 700.0, "Balance"),
     ];
-    for (y, text, numbers) in
+    for (y, text, of_text) in
         [(686.0, "Insurance", ["9,654.06", "1,340.42"]), (672.0, "Interest", ["692.79", "3,680.31"])]
     {
         // The date ends 7 points before the text.
         texts.extend([(50.0, y, "11.03.2024"), (110.0, y, text)]);
-        texts.extend([260.0, 336.0].into_iter().zip(numbers).map(|(x, number)| ending(x, y, number)));
+        texts.extend(numbers([260.0, 336.0], y, of_text));
     }
     assert_table(
         at(&texts),

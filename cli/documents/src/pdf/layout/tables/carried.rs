@@ -18,15 +18,23 @@ const MAX_ENDS: usize = 1_000;
 #[derive(Clone, Debug)]
 pub(in super::super::super) struct Carried {
     pub(super) columns: Vec<Column>,
-    /// Where cells of each column begin and end.
-    ends: Vec<Vec<(f64, f64)>>,
-    /// How many cells of each column are amounts, and how many are not.
-    amounts: Vec<[usize; 2]>,
+    /// What is in each column.
+    contents: Vec<Contents>,
     size: f64,
     turn: i16,
     bottom: f64,
     /// Whether its columns have names, and numbers below.
     has_header: bool,
+}
+
+/// What is in a column.
+#[derive(Clone, Debug, Default)]
+struct Contents {
+    /// Where its cells begin and end.
+    ends: Vec<(f64, f64)>,
+    /// How many of them are amounts, and how many are not.
+    amounts: usize,
+    others: usize,
 }
 
 impl Carried {
@@ -43,15 +51,15 @@ impl Carried {
         if places_of_last.first != 0 || places_of_last.columns != columns.len() {
             return None;
         }
-        let mut ends = before.map_or_else(|| vec![Vec::new(); columns.len()], |before| before.ends.clone());
-        let mut amounts = before.map_or_else(|| vec![[0; 2]; columns.len()], |before| before.amounts.clone());
+        let mut contents =
+            before.map_or_else(|| vec![Contents::default(); columns.len()], |before| before.contents.clone());
         for (row, places) in rows.iter().zip(places) {
             let Some(places) = places else { continue };
             for (cell, place) in row.cells.iter().zip(&places.cells) {
-                let ends: &mut Vec<(f64, f64)> = ends.get_mut(place + places.first)?;
+                let Contents { ends, amounts, others } = contents.get_mut(place + places.first)?;
                 if ends.len() < MAX_ENDS {
                     ends.push((cell.left, cell.right));
-                    amounts[place + places.first][usize::from(!is_amount(&cell.text))] += 1;
+                    *(if is_amount(&cell.text) { amounts } else { others }) += 1;
                 }
             }
         }
@@ -60,13 +68,13 @@ impl Carried {
         let has_header = is_header && headers::are_numbers(&rows[first + 1..])
             || before.is_some_and(|before| before.has_header);
         let (size, turn, bottom) = (last.size, last.turn, last.bottom);
-        Some(Carried { columns: columns.to_vec(), ends, amounts, size, turn, bottom, has_header })
+        Some(Carried { columns: columns.to_vec(), contents, size, turn, bottom, has_header })
     }
 
-    /// Whether these rows go on with the table above them on the page: it has names of its columns, and they have none. Behind the
-    /// first cell of each, amounts stand in columns of amounts, and other text in others.
+    /// Whether these rows go on with the table above them on the page, which has names of its columns. Behind the first cell of
+    /// each there are amounts in columns of amounts, and other text in others; there is an amount in one of them at least.
     pub(super) fn goes_on(&self, rows: &[Row]) -> bool {
-        let has_amounts = |column: usize| self.amounts[column][0] >= self.amounts[column][1];
+        let has_amounts = |column: usize| self.contents[column].amounts >= self.contents[column].others;
         let is_like_column = |cell: &Cell, row: &Row| {
             let (column, _) = over(&self.columns, cell, row.size);
             column.is_some_and(|column| has_amounts(column) == is_amount(&cell.text))
@@ -92,7 +100,8 @@ impl Carried {
     fn are_in_columns(&self, rows: &[Row]) -> bool {
         let is_near = |a: f64, b: f64| (a - b).abs() < SAME_PLACE * self.size;
         let is_in_column = |cell: &Cell, row: &Row| match over(&self.columns, cell, row.size) {
-            (Some(column), None) => self.ends[column]
+            (Some(column), None) => self.contents[column]
+                .ends
                 .iter()
                 .any(|(left, right)| is_near(*left, cell.left) || is_near(*right, cell.right)),
             _ => false,

@@ -2,6 +2,7 @@
 //! left above numbers on the right.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::super::words::{Cell, NARROW_CELL, Row};
 use super::{Column, over};
@@ -46,44 +47,41 @@ pub(super) fn join(rows: &[Row]) -> Cow<'_, [Row]> {
     Cow::Owned(joined)
 }
 
-/// Where the next table with a header of its own begins: below the numbers of another one, and with numbers below it.
-pub(super) fn next_table(rows: &[Row]) -> Option<usize> {
+/// The tables among rows, each a header with numbers below it.
+fn tables(rows: &[Row]) -> Vec<Range<usize>> {
     let headers: Vec<usize> = (0..rows.len()).filter(|at| is_header(&rows[*at])).collect();
     let ends = headers.iter().skip(1).copied().chain([rows.len()]);
-    let has_numbers = |(at, end): &(usize, usize)| end - at > ROWS_ALIKE && are_numbers(&rows[at + 1..*end]);
-    let tables = headers.iter().copied().zip(ends).filter(has_numbers);
-    tables.map(|(at, _)| at).skip(1).find(|at| !is_header(&rows[at - 1]))
+    let tables = headers.iter().zip(ends).map(|(at, end)| *at..end);
+    tables
+        .filter(|table| table.len() > ROWS_ALIKE && are_numbers(&rows[table.start + 1..table.end]))
+        .collect()
+}
+
+/// Where the next table with a header of its own begins: below the numbers of another one, and with numbers below it.
+pub(super) fn next_table(rows: &[Row]) -> Option<usize> {
+    let begins = tables(rows).into_iter().map(|table| table.start);
+    begins.skip(1).find(|at| !is_header(&rows[at - 1]))
 }
 
 /// Rows of tables whose columns are near to each other, as those of a sheet. Names are divided at gaps that are wider than a space,
 /// if numbers below end where a word does. Numbers are divided from the text beside them where a name begins or ends. Where all
 /// letters have one width, spaces are wide, and rows stay.
 pub(super) fn divide(rows: &[Row]) -> Cow<'_, [Row]> {
-    let is_named = |row: &Row| row.pitch.is_none() && is_header(row);
-    let mut divided: Vec<Row> = Vec::new();
-    let mut rest = rows;
-    while let Some(at) = rest.iter().position(is_named) {
-        let (before, table) = rest.split_at(at);
-        let length = 1 + table[1..].iter().take_while(|row| !is_header(row)).count();
-        let (table, after) = table.split_at(length);
-        divided.extend_from_slice(before);
-        match length > ROWS_ALIKE && are_numbers(&table[1..]) {
-            true => divided.extend(divided_by(&table[0], &table[1..])),
-            false => divided.extend_from_slice(table),
+    let mut divided = Cow::Borrowed(rows);
+    for table in tables(rows) {
+        if let [header, below @ ..] = &mut divided.to_mut()[table]
+            && header.pitch.is_none()
+        {
+            divide_table(header, below);
         }
-        rest = after;
     }
-    if divided.is_empty() {
-        return Cow::Borrowed(rows);
-    }
-    divided.extend_from_slice(rest);
-    Cow::Owned(divided)
+    divided
 }
 
-/// The rows of one table, with its header.
-fn divided_by(header: &Row, below: &[Row]) -> Vec<Row> {
-    let near = |a: f64, b: f64| (a - b).abs() < SAME_PLACE * header.size;
-    let is_wide = |word: &(f64, f64), next: &(f64, f64)| next.0 - word.1 >= NARROW_CELL * header.size;
+fn divide_table(header: &mut Row, below: &mut [Row]) {
+    let size = header.size;
+    let near = |a: f64, b: f64| (a - b).abs() < SAME_PLACE * size;
+    let is_wide = |word: &(f64, f64), next: &(f64, f64)| next.0 - word.1 >= NARROW_CELL * size;
     let numbers = below.iter().take(ROWS_BELOW).flat_map(|row| &row.cells);
     let numbers: Vec<f64> = numbers.filter(|cell| is_number(&cell.text)).map(|cell| cell.right).collect();
     let ends_column =
@@ -92,20 +90,16 @@ fn divided_by(header: &Row, below: &[Row]) -> Vec<Row> {
         true => cell.divided(|(word, _), (next, _)| is_wide(&word, &next)),
         false => vec![cell.clone()],
     };
-    let names: Vec<Cell> = header.cells.iter().flat_map(names).collect();
+    header.cells = header.cells.iter().flat_map(names).collect();
     let is_divided = |(word, text): Word<'_>, (next, next_text): Word<'_>| {
         let is_between = |name: &Cell| near(name.left, next.0) || near(name.right, word.1);
-        is_wide(&word, &next) && (is_number(text) || is_number(next_text)) && names.iter().any(is_between)
+        is_wide(&word, &next)
+            && (is_number(text) || is_number(next_text))
+            && header.cells.iter().any(is_between)
     };
-    let divided = |row: &Row| match row.pitch {
-        None => {
-            let cells = row.cells.iter().flat_map(|cell| cell.divided(is_divided)).collect();
-            Row { cells, ..row.clone() }
-        }
-        Some(_) => row.clone(),
-    };
-    let rows = below.iter().map(divided);
-    [Row { cells: names.clone(), ..header.clone() }].into_iter().chain(rows).collect()
+    for row in below.iter_mut().filter(|row| row.pitch.is_none()) {
+        row.cells = row.cells.iter().flat_map(|cell| cell.divided(is_divided)).collect();
+    }
 }
 
 /// Where a word begins and ends, and the word.
