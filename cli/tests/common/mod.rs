@@ -357,3 +357,8 @@ pub fn shared(path: &str) -> Option<PathBuf> {
 pub const DOCUMENT: &str = "The old boat crossed the quiet river. Mary's favorite number is 34251. \
     Later that day the small bird left the garden. The pass key is 9078648. In the winter the \
     famous teacher described the narrow bridge.\n";
+/// What the document says, and how the built-in model answers.
+pub const NUMBER: &str = "What is Mary's favorite number?";
+pub const NUMBER_IS: &str = "Mary's favorite number is 34251.";
+pub const KEY: &str = "What is the pass key?";
+pub const KEY_IS: &str = "The pass key is 9078648.";

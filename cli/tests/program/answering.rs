@@ -4,12 +4,10 @@ use models::gguf::GgufFile;
 use models::gguf::write::{GgufWriter, MetaValue};
 
 use crate::common::{
-    ANSWER_LIMIT, DOCUMENT, Run, changed_model, command, endless_model, file, longhand, longhand_with_input,
-    scratch, talking_model, with_input,
+    ANSWER_LIMIT, DOCUMENT, NUMBER, NUMBER_IS, Run, changed_model, command, endless_model, file, longhand,
+    longhand_with_input, scratch, talking_model, with_input,
 };
 
-const NUMBER: &str = "What is Mary's favorite number?";
-const NUMBER_IS: &str = "Mary's favorite number is 34251.";
 const CHAT_ML: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
 
 /// Runs the program with its own limit of answers.

@@ -1,11 +1,6 @@
 //! `ask` and `chat` with the embedded model: stdout, JSON, turns, and documents with control tokens.
 
-use crate::common::{DOCUMENT, command, file, longhand, longhand_with_input};
-
-const NUMBER: &str = "What is Mary's favorite number?";
-const KEY: &str = "What is the pass key?";
-const NUMBER_IS: &str = "Mary's favorite number is 34251.";
-const KEY_IS: &str = "The pass key is 9078648.";
+use crate::common::{DOCUMENT, KEY, KEY_IS, NUMBER, NUMBER_IS, command, file, longhand, longhand_with_input};
 
 #[test]
 fn stdout_holds_one_answer_a_line_and_nothing_else() {

@@ -4,14 +4,9 @@
 use std::fs;
 
 use crate::common::{
-    DOCUMENT, Run, command, endless_model, file, finished, longhand, longhand_with_input, scratch,
-    talking_model,
+    DOCUMENT, KEY, KEY_IS, NUMBER, NUMBER_IS, Run, command, endless_model, file, finished, longhand,
+    longhand_with_input, scratch, talking_model,
 };
-
-const NUMBER: &str = "What is Mary's favorite number?";
-const NUMBER_IS: &str = "Mary's favorite number is 34251.";
-const KEY: &str = "What is the pass key?";
-const KEY_IS: &str = "The pass key is 9078648.";
 
 /// A chat about the document, with some text before and behind it.
 fn chat(name: &str, flags: &[&str], lines: &[&str]) -> Run {

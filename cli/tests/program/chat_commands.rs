@@ -1,12 +1,10 @@
 //! The commands of `chat` that show and change what the model has read: the KV cache, the policy, the settings, the
 //! system message and the last question.
 
-use crate::common::{DOCUMENT, Run, changed_model, file, longhand, longhand_with_input, scratch};
-
-const NUMBER: &str = "What is Mary's favorite number?";
-const NUMBER_IS: &str = "Mary's favorite number is 34251.";
-const KEY: &str = "What is the pass key?";
-const KEY_IS: &str = "The pass key is 9078648.";
+use crate::common::{
+    DOCUMENT, KEY, KEY_IS, NUMBER, NUMBER_IS, Run, changed_model, file, longhand, longhand_with_input,
+    scratch,
+};
 
 /// A chat about the document, with some text before and behind it.
 fn chat(name: &str, flags: &[&str], lines: &[&str]) -> Run {

@@ -6,9 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Run, file, limited, scratch};
-
-const KEY_IS: &str = "The pass key is 9078648.";
+use crate::common::{KEY_IS, Run, file, limited, scratch};
 
 /// A command that writes a file. `{}` is its path.
 struct Output {

@@ -8,12 +8,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{DOCUMENT, Run, command, file, finished, scratch, with_input};
-
-const NUMBER: &str = "What is Mary's favorite number?";
-const KEY: &str = "What is the pass key?";
-const NUMBER_IS: &str = "Mary's favorite number is 34251.";
-const KEY_IS: &str = "The pass key is 9078648.";
+use crate::common::{
+    DOCUMENT, KEY, KEY_IS, NUMBER, NUMBER_IS, Run, command, file, finished, scratch, with_input,
+};
 
 /// A user with a state folder of its own, which is empty at first.
 struct User(PathBuf);

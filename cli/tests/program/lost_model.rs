@@ -5,12 +5,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{DOCUMENT, Run, Running, file, longhand_with_input, scratch};
-
-const NUMBER: &str = "What is Mary's favorite number?";
-const KEY: &str = "What is the pass key?";
-const NUMBER_IS: &str = "Mary's favorite number is 34251.";
-const KEY_IS: &str = "The pass key is 9078648.";
+use crate::common::{
+    DOCUMENT, KEY, KEY_IS, NUMBER, NUMBER_IS, Run, Running, file, longhand_with_input, scratch,
+};
 
 /// A copy of the embedded model.
 fn copy(name: &str) -> String {

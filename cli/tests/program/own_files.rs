@@ -6,11 +6,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{DOCUMENT, Run, add_program, command, file, golden_model, scratch, with_input};
-
-const NUMBER: &str = "What is Mary's favorite number?";
-const NUMBER_IS: &str = "Mary's favorite number is 34251.";
-const KEY: &str = "What is the pass key?";
+use crate::common::{
+    DOCUMENT, KEY, NUMBER, NUMBER_IS, Run, add_program, command, file, golden_model, scratch, with_input,
+};
 
 /// A policy that reads a text twice and keeps little of it. Writing that takes far less than a tenth of the reading time, on any
 /// machine, so that the document is kept.

@@ -7,12 +7,10 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
 
-use crate::common::{DOCUMENT, changed_model, command, file, longhand, longhand_with_input, scratch};
-
-const NUMBER: &str = "What is Mary's favorite number?";
-const KEY: &str = "What is the pass key?";
-const NUMBER_IS: &str = "Mary's favorite number is 34251.";
-const KEY_IS: &str = "The pass key is 9078648.";
+use crate::common::{
+    DOCUMENT, KEY, KEY_IS, NUMBER, NUMBER_IS, changed_model, command, file, longhand, longhand_with_input,
+    scratch,
+};
 
 /// The path of a session file that does not exist yet.
 fn new_session(name: &str) -> String {

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{DOCUMENT, file, longhand};
+use crate::common::{DOCUMENT, NUMBER, file, longhand};
 
-const NUMBER: &str = "What is Mary's favorite number?";
 const SCHEMA: &str = r#"{"type": "object", "properties": {"known": {"type": "boolean"}, "number": {"type": "integer", "minimum": 0,
     "maximum": 99999}}, "required": ["known", "number"], "additionalProperties": false}"#;
 

@@ -6,12 +6,9 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::common::{
-    DOCUMENT, Run, command, file, finished, longhand, longhand_with_input, scratch, talking_model,
+    DOCUMENT, KEY, KEY_IS, NUMBER, Run, command, file, finished, longhand, longhand_with_input, scratch,
+    talking_model,
 };
-
-const NUMBER: &str = "What is Mary's favorite number?";
-const KEY: &str = "What is the pass key?";
-const KEY_IS: &str = "The pass key is 9078648.";
 
 /// A document of another program, see cli/documents/tests/fixtures/README.md.
 fn fixture(name: &str) -> String {

@@ -10,12 +10,9 @@ use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
 
 use crate::common::{
-    DOCUMENT, Run, changed_model, command, endless_model, file, longhand, scratch, with_input,
+    DOCUMENT, KEY, KEY_IS, NUMBER, Run, changed_model, command, endless_model, file, longhand, scratch,
+    with_input,
 };
-
-const NUMBER: &str = "What is Mary's favorite number?";
-const KEY: &str = "What is the pass key?";
-const KEY_IS: &str = "The pass key is 9078648.";
 
 /// A template that refuses roles that do not alternate, as those of many models do.
 const STRICT: &str = "{% for message in messages %}\

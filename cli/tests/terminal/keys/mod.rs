@@ -9,13 +9,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::{DOCUMENT, Running, endless_model, file, longhand_with_input, scratch};
+use crate::common::{
+    DOCUMENT, KEY_IS, NUMBER_IS, Running, endless_model, file, longhand_with_input, scratch,
+};
 use crate::pty::Terminal;
 
 const LEFT: &str = "\x1b[D";
 const UP: &str = "\x1b[A";
-const NUMBER_IS: &str = "Mary's favorite number is 34251.";
-const KEY_IS: &str = "The pass key is 9078648.";
 const QUIT_HINT: &str = "(to quit, press Ctrl-C again or Ctrl-D, or type /exit)";
 
 #[test]

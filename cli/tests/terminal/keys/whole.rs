@@ -5,10 +5,9 @@ use std::process::Command;
 
 use super::reading::{long_document, percent};
 use super::{KEY_IS, NUMBER_IS};
-use crate::common::{add_program, command, scratch};
+use crate::common::{NUMBER, add_program, command, scratch};
 use crate::pty::Terminal;
 
-const NUMBER: &str = "What is Mary's favorite number?";
 const STATE: &str = "whole";
 
 /// `longhand chat` in bash, after `setup`.
