@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the file for others, dist/longhand-<version>-<target> (with CUDA -cuda at the end), its SHA-256 and its packages
-# (packaging/README.md). It runs on x86-64 CPUs since 2009 and uses what they have, on any Linux with glibc 2.28 (2018) or
+# (packaging/README.md). It runs on x86-64 CPUs since 2008 and uses what they have, on any Linux with glibc 2.28 (2018) or
 # later. It uses NVIDIA GPUs where there are some, and starts where there is neither GPU nor driver. Then this looks at what
 # the file needs, and runs it where there is nothing else, on emulated CPUs, and from each package.
 #

@@ -181,8 +181,7 @@ pub fn bytes_beside_weights(engine: &Engine, options: &SessionOptions, prompt: u
 
 #[cfg(test)]
 mod tests {
-    use ggml::Type;
-    use longhand::{EngineOptions, ModelSource};
+    use longhand::{EngineOptions, ModelSource, Type};
 
     use super::*;
 

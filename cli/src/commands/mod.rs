@@ -118,7 +118,7 @@ impl Command {
         }
         Err(Failure::new(
             format!("this program was compiled for a CPU with {missing}, which this one lacks"),
-            "build it on this machine, or for any x86-64 CPU since 2009 with --features portable; `longhand --version` \
+            "build it on this machine, or for any x86-64 CPU since 2008 with --features portable; `longhand --version` \
              lists what the CPU has and what the program needs",
         ))
     }

@@ -19,6 +19,14 @@ pub struct Backends {
     model: Option<Arc<Model>>,
 }
 
+#[cfg(test)]
+impl Backends {
+    /// One thread of the host, for a model of one layer.
+    pub(crate) fn host() -> Backends {
+        Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0))
+    }
+}
+
 impl Backends {
     /// Backends for a model whose layers are placed so, with one for each device of the placement, in its order. Without
     /// devices all layers are on the host.

@@ -10,8 +10,8 @@
 //!
 //! - Linux: it is ended with its parent, its memory is limited, and it has no files, no network and no other processes.
 //! - Windows: it is ended with its parent, a job object limits its memory, and it has no other processes.
-//! - Elsewhere: it is ended with its parent only after the time of [`limit_time`], and its memory, files, network and processes
-//!   are not limited.
+//! - Elsewhere: it has no files, no network and no other processes. It is ended with its parent only after the time of
+//!   [`limit_time`], and its memory is not limited.
 //!
 #![cfg_attr(target_os = "linux", doc = "```")]
 #![cfg_attr(not(target_os = "linux"), doc = "```ignore")]

@@ -57,12 +57,30 @@ pub fn serve<W: Work + Send + 'static>() -> ! {
         let stack_bytes = u64::from_le_bytes(stack_bytes) as usize;
         let work = W::read(&mut input)?;
         drop(input);
-        let work = move || work.run(&mut io::stdin().lock(), &mut output);
+        let work = move || {
+            #[cfg(unix)]
+            open_nothing()?;
+            work.run(&mut io::stdin().lock(), &mut output)
+        };
         let worker = thread::Builder::new().stack_size(stack_bytes).spawn(work)?;
         worker.join().unwrap_or(Ok(()))
     })();
     // An error means that the parent is gone.
     process::exit(if served.is_ok() { 0 } else { 1 })
+}
+
+/// From now on this process opens no files and no sockets, starts no processes and leaves no dump of its memory. What is open
+/// stays so.
+#[cfg(unix)]
+fn open_nothing() -> io::Result<()> {
+    let nothing = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    for resource in [libc::RLIMIT_NOFILE, libc::RLIMIT_NPROC, libc::RLIMIT_CORE] {
+        // SAFETY: the limit is read and not kept.
+        if unsafe { libc::setrlimit(resource, &nothing) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// A child that answers on a pipe. Dropping it ends it.

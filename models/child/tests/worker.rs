@@ -2,7 +2,9 @@
 //!
 //! On Linux children are forks; workers are tested there all the same.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::UdpSocket;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,7 @@ const PANIC: u8 = 2;
 const OVERFLOW: u8 = 3;
 #[cfg(windows)]
 const TAKE_MEMORY: u8 = 4;
+const OPEN: u8 = 5;
 
 impl Work for Task {
     const NAME: &'static str = "test";
@@ -52,6 +55,12 @@ impl Work for Task {
             PANIC => panic!("a defect"),
             OVERFLOW => {
                 output.write_all(&[overflow(1)])?;
+                output.flush()
+            }
+            OPEN => {
+                let opened = File::open(std::env::current_exe()?).is_ok();
+                let connected = UdpSocket::bind("127.0.0.1:0").is_ok();
+                output.write_all(&[opened.into(), connected.into()])?;
                 output.flush()
             }
             _ => {
@@ -109,6 +118,14 @@ fn a_worker_says_how_it_failed() {
     assert!(ending == Ending::StackOverflow || cfg!(windows) && ending == Ending::Panicked, "{ending:?}");
 }
 
+/// A job object of Windows has no limit for that.
+fn a_worker_opens_nothing() {
+    let child = start(OPEN);
+    let mut opened = [9; 2];
+    child.channel(Instant::now() + WATCHDOG).read_exact(&mut opened).expect("an answer");
+    assert_eq!(opened, [u8::from(cfg!(windows)); 2]);
+}
+
 /// Wine takes the limit and does not keep it.
 #[cfg(windows)]
 fn a_worker_has_a_limit_on_memory() {
@@ -131,6 +148,7 @@ fn main() -> ExitCode {
         ("a_worker_answers", a_worker_answers),
         ("a_worker_that_never_ends_is_ended", a_worker_that_never_ends_is_ended),
         ("a_worker_says_how_it_failed", a_worker_says_how_it_failed),
+        ("a_worker_opens_nothing", a_worker_opens_nothing),
         #[cfg(windows)]
         ("a_worker_has_a_limit_on_memory", a_worker_has_a_limit_on_memory),
     ];

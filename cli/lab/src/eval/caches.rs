@@ -4,12 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use ggml::Type;
+use longhand::gguf::ModelSpec;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::reading::Prefill;
-use longhand::{Engine, EngineError, SessionOptions, SetupOptions};
-use models::spec::ModelSpec;
+use longhand::{Engine, EngineError, SessionOptions, SetupOptions, Type};
 use terminal::failure::Failure;
 use terminal::prefill::PrefillArg;
 use terminal::{format, reporter, values};

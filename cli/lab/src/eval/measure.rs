@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use anyhow::Result;
-use ggml::Type;
 use longhand::setup::available_memory;
 use longhand::store::KvUsage;
-use longhand::{ChatFormat, Engine, EngineError, Session, SessionOptions};
+use longhand::{ChatFormat, Engine, EngineError, Session, SessionOptions, Type};
 use terminal::failure::Failure;
 use terminal::format;
 use terminal::progress::ProgressBar;

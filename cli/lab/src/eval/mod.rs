@@ -15,10 +15,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use ggml::Type;
 use longhand::policy::PolicyChoice;
 use longhand::setup::Context;
-use longhand::{Model, SetupOptions};
+use longhand::{Model, SetupOptions, Type};
 use terminal::failure::{Failure, is_interrupt};
 use terminal::values;
 

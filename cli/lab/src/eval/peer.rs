@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 
-use ggml::Type;
+use longhand::Type;
 use terminal::failure::Failure;
 
 /// Longest line that a program may write, in bytes.

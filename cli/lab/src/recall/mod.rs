@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use ggml::Type;
 use longhand::heads::HeadProfile;
 use longhand::policy::{KvBudget, PolicyChoice};
 use longhand::setup::{Context, available_memory};
-use longhand::{Engine, EngineError, Model, SessionOptions, Setup, SetupOptions};
+use longhand::{Engine, EngineError, Model, SessionOptions, Setup, SetupOptions, Type};
 use terminal::progress::ProgressBar;
 use terminal::{format, values};
 

@@ -2,9 +2,8 @@
 //! each cell.
 
 use anyhow::Result;
-use ggml::Type;
-use longhand::Model;
 use longhand::policy::KvBudget;
+use longhand::{Model, Type};
 use serde_json::{Value, json};
 use terminal::format;
 use terminal::table::Table;

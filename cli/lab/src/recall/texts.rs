@@ -3,8 +3,7 @@
 
 use anyhow::Result;
 use facts::{DEMO_KINDS, DocumentOptions, Fact, FactDocument, FactKind};
-use longhand::ChatFormat;
-use models::chat::Message;
+use longhand::{ChatFormat, Message};
 use terminal::failure::Failure;
 
 use crate::examine::Text;

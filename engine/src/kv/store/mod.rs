@@ -599,21 +599,32 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use ggml::{Backend, Type};
-
     use super::*;
-    use crate::devices::placement::Placement;
     use crate::devices::workspace::Workspace;
     use crate::kv::StoreOptions;
 
+    impl Store {
+        /// An empty store of one layer with so many heads of 8 elements, in f32.
+        pub(super) fn of_one_layer(
+            heads: usize,
+            policy: &str,
+            context: usize,
+            reserve: Option<usize>,
+            backends: &Backends,
+        ) -> Store {
+            let shape = AttentionShape::plain(heads, heads, 8);
+            let options = StoreOptions { context, types: (Type::F32, Type::F32), reserve };
+            let policy = policy.parse().expect("a policy");
+            let layout = Layout::from_flags(1, shape, &policy, |_, _| false, options).expect("a layout");
+            Store::new(layout, backends).expect("a store")
+        }
+    }
+
     #[test]
     fn rows_and_entries_in_use_are_counted() {
-        let backends = Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0));
-        let heads = AttentionShape::plain(3, 3, 8);
-        let options = StoreOptions { context: 20, types: (Type::F32, Type::F32), reserve: Some(3) };
-        let policy = "streaming:sinks=1,window=3,slack=0,compensation=on".parse().expect("a policy");
-        let layout = Layout::from_flags(1, heads, &policy, |_, _| false, options).expect("a layout");
-        let mut store = Store::new(layout, &backends).expect("a store");
+        let backends = Backends::host();
+        let policy = "streaming:sinks=1,window=3,slack=0,compensation=on";
+        let mut store = Store::of_one_layer(3, policy, 20, Some(3), &backends);
         let row = 2 * 8 * size_of::<f32>();
         assert_eq!((store.live_bytes(), store.free_rows()), (0, 7));
         store.advance(6);

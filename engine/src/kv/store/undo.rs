@@ -380,22 +380,12 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
-    use ggml::{Backend, Type};
-    use kernels::graph::AttentionShape;
-
     use super::*;
     use crate::devices::backends::Backends;
-    use crate::devices::placement::Placement;
-    use crate::kv::{Layout, StoreOptions};
 
     /// An empty store of one layer.
     fn store(policy: &str) -> Store {
-        let heads = AttentionShape::plain(2, 2, 8);
-        let options = StoreOptions { context: 100, types: (Type::F32, Type::F32), reserve: None };
-        let choice = policy.parse().expect(policy);
-        let layout = Layout::from_flags(1, heads, &choice, |_, _| false, options).expect("a layout");
-        let backends = Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0));
-        Store::new(layout, &backends).expect("a store")
+        Store::of_one_layer(2, policy, 100, None, &Backends::host())
     }
 
     #[test]

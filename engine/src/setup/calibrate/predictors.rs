@@ -237,12 +237,10 @@ fn solve(correlations: &[f32], n: usize) -> Vec<f64> {
 mod tests {
     use std::ops::Range;
 
-    use ggml::Backend;
     use kernels::predict::{predicted_score, predictor_len};
     use models::random::Random;
 
     use super::*;
-    use crate::devices::placement::Placement;
 
     const HEAD_DIM: usize = 6;
     const KV_HEADS: usize = 2;
@@ -287,7 +285,7 @@ mod tests {
             *mean = if i < HEAD_DIM { 20.0 * i as f32 } else { 0.3 * (i - HEAD_DIM) as f32 };
         }
         let texts = [400, 300].map(|n| text(&mut random, n, &map).0);
-        let backends = Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0));
+        let backends = Backends::host();
         let mut workspace = Workspace::new(&backends);
         let rows = HeadRows::of_texts(&texts, 1, KV_HEADS, HEAD_DIM);
         assert_eq!(rows.scores.len(), 700 - 2 * FIRST_ROWS);
@@ -308,7 +306,7 @@ mod tests {
             scores: (0..20).map(|i| i as f32).collect(),
             places: [vec![0.5; 20], vec![0.5; 20]],
         };
-        let backends = Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0));
+        let backends = Backends::host();
         let mut workspace = Workspace::new(&backends);
         let map = rows.fit(&backends, &mut workspace, &InterruptFlag::new()).expect("a map");
         let score = predicted_score(&[3.0; HEAD_DIM], &[1.0; HEAD_DIM], &map);

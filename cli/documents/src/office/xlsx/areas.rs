@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sheet::Place;
+use super::sheet::CellPlace;
 
 /// Which rows or columns are shown.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ pub(super) enum AreaPart {
     /// It is in none.
     Alone,
     /// The first place of an area: its text stands in all of it. The last place of the area.
-    First(Place),
+    First(CellPlace),
     /// Another place of an area, of which nothing is seen.
     Covered,
 }
@@ -56,18 +56,18 @@ pub(super) enum AreaPart {
 #[derive(Debug)]
 pub(super) struct Merged {
     /// First and last places, the last area first.
-    ahead: Vec<(Place, Place)>,
+    ahead: Vec<(CellPlace, CellPlace)>,
     /// Those that have begun, by their first columns.
-    begun: BTreeMap<usize, (Place, Place)>,
+    begun: BTreeMap<usize, (CellPlace, CellPlace)>,
 }
 
 impl Merged {
-    pub(super) fn new(areas: BTreeMap<Place, Place>) -> Merged {
+    pub(super) fn new(areas: BTreeMap<CellPlace, CellPlace>) -> Merged {
         Merged { ahead: areas.into_iter().rev().collect(), begun: BTreeMap::new() }
     }
 
     /// What a place is. Its row is not before that of the last call.
-    pub(super) fn part(&mut self, place: Place) -> AreaPart {
+    pub(super) fn part(&mut self, place: CellPlace) -> AreaPart {
         while let Some((first, last)) = self.ahead.pop_if(|(first, _)| first.0 <= place.0) {
             self.begin(first, last);
         }
@@ -79,7 +79,7 @@ impl Merged {
     }
 
     /// Areas that overlap others are those of no program, and are not merged.
-    fn begin(&mut self, first: Place, last: Place) {
+    fn begin(&mut self, first: CellPlace, last: CellPlace) {
         while let Some((column, (_, other))) = self.begun.range(..=last.1).next_back()
             && other.1 >= first.1
         {

@@ -25,33 +25,33 @@ const MAX_ROWS: usize = 1_048_576;
 const MAX_MERGED: usize = 100_000;
 
 /// A row, from 0 on, and a column.
-pub(super) type Place = (usize, usize);
+pub(super) type CellPlace = (usize, usize);
 
 /// What a sheet shows.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
     rows: BTreeMap<usize, Vec<(usize, String)>>,
     /// Merged areas: their first and last places.
-    merged: BTreeMap<Place, Place>,
+    merged: BTreeMap<CellPlace, CellPlace>,
     /// First and last ones.
     hidden_rows: Vec<(usize, usize)>,
     hidden_columns: Vec<(usize, usize)>,
     /// The last places of cells that reach over several, by those where their text stands.
-    wide: HashMap<Place, Place>,
+    wide: HashMap<CellPlace, CellPlace>,
     shown_rows: Shown,
     /// Headers and footers of its pages.
     page_texts: PageTexts,
     /// Remarks, with the names of their cells.
     comments: Vec<(String, String)>,
     /// Cells without a fill with white text, and what is left of them without it.
-    white: HashMap<Place, String>,
+    white: HashMap<CellPlace, String>,
     drawn: Drawn,
 }
 
 /// The cell that is read.
 #[derive(Debug, Default)]
 struct Cell {
-    place: Place,
+    place: CellPlace,
     kind: String,
     style: usize,
     value: String,
@@ -446,7 +446,7 @@ impl Reader {
 }
 
 /// The place of a cell such as `B3`.
-fn place_of(name: &str) -> Option<Place> {
+fn place_of(name: &str) -> Option<CellPlace> {
     let name = name.replace('$', "");
     let digits = name.find(|c: char| c.is_ascii_digit())?;
     let letter =

@@ -2,8 +2,8 @@
 //! cache, token by token, so that one early difference does not change all that follows.
 
 use anyhow::Result;
+use longhand::gguf::Tokenizer;
 use longhand::{EngineError, Session};
-use models::tokenizer::Tokenizer;
 use serde::{Deserialize, Serialize};
 use terminal::format;
 

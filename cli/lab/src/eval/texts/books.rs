@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use longhand::gguf::Tokenizer;
 use models::regular_file;
-use models::tokenizer::Tokenizer;
 use tasks::{DataFile, SampleOptions};
 use terminal::failure::Failure;
 use twox_hash::XxHash3_64;

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use anyhow::Result;
-use longhand::ChatFormat;
-use models::chat::Message;
+use longhand::{ChatFormat, Message};
 use tasks::{Data, LongBenchSample, LongBenchTask, Sample, SampleOptions, TaskError, alike, needle, passkey};
 use terminal::failure::Failure;
 use terminal::format;

@@ -275,11 +275,10 @@ fn complement(rows: &[u32], n: usize) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use ggml::{Backend, Type};
+    use ggml::Type;
     use kernels::graph::AttentionShape;
 
     use super::*;
-    use crate::devices::placement::Placement;
     use crate::kv::layout::LaneLayout;
     use crate::kv::policy::{Candidates, EvictionPlan, Gain, Measure, Policy, ScoreInput, Scoring};
     use crate::kv::{Layout, StoreOptions};
@@ -304,10 +303,6 @@ mod tests {
         fn score(&self, candidates: Candidates) -> Vec<Vec<f32>> {
             vec![vec![0.0; self.scores]; candidates.heads.len()]
         }
-    }
-
-    fn host() -> Backends {
-        Backends::new(Backend::cpu(1).expect("starts"), Vec::new(), Placement::new(1, 0))
     }
 
     /// A store of one layer with two heads of up to 8 rows.
@@ -342,7 +337,7 @@ mod tests {
 
     #[test]
     fn policies_are_not_asked_about_empty_lanes() {
-        let backends = host();
+        let backends = Backends::host();
         let mut workspace = Workspace::new(&backends);
         let mut store = store(Arc::new(ExpectsRows), &backends);
         store.compress(Event::Chunk, true, &backends, &mut workspace).expect("nothing to evict");
@@ -352,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_faulty_policy_is_an_error() {
-        let backends = host();
+        let backends = Backends::host();
         let mut workspace = Workspace::new(&backends);
         let window = ScoreInput::WindowAttention { queries: 1, gain: Gain::One };
         for (input, scores, reason) in [

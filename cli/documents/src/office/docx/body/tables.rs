@@ -23,14 +23,14 @@ pub(super) struct Table {
     own_ground: Option<Color>,
     /// The number of rows that have begun.
     rows: usize,
-    row: Row,
+    row: TableRow,
     /// Texts of cells that reach below hidden rows, by their columns.
     carried: HashMap<usize, String>,
 }
 
 /// A row of a table.
 #[derive(Debug, Default)]
-pub(super) struct Row {
+pub(super) struct TableRow {
     pub(super) is_hidden: bool,
     pub(super) has_header: bool,
     /// Whether the file says that it looks as the first one.
@@ -58,7 +58,7 @@ impl Body {
             parts: ShownParts::default(),
             own_ground: None,
             rows: 0,
-            row: Row::default(),
+            row: TableRow::default(),
             carried: HashMap::new(),
         });
         self.out().begin_table();
@@ -109,7 +109,7 @@ impl Body {
     }
 
     /// The row whose properties are read.
-    pub(super) fn row_properties(&mut self) -> Option<&mut Row> {
+    pub(super) fn row_properties(&mut self) -> Option<&mut TableRow> {
         self.tables.last_mut().map(|table| &mut table.row).filter(|_| self.in_row_properties)
     }
 
@@ -117,7 +117,7 @@ impl Body {
         // A damaged table may have a row within a row.
         self.end_hidden_row();
         if let Some(table) = self.tables.last_mut() {
-            table.row = Row::default();
+            table.row = TableRow::default();
             table.rows = table.rows.saturating_add(1);
         }
     }

@@ -27,7 +27,7 @@ struct Definition {
 
 /// A row: where it begins, its cells, and their texts.
 #[derive(Debug, Default)]
-struct Row {
+struct TableRow {
     left: i32,
     cells: Vec<Definition>,
     texts: Vec<String>,
@@ -36,7 +36,7 @@ struct Row {
 /// The table that is open, if one is.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
     /// Bytes of the texts in its rows.
     bytes: usize,
     /// The definition that rows have from here on, and the cell that is defined.
@@ -156,7 +156,7 @@ impl Table {
 }
 
 /// The places where cells begin and end, from the left. Of those that are one the first counts.
-fn edges(rows: &[Row]) -> Vec<i32> {
+fn edges(rows: &[TableRow]) -> Vec<i32> {
     let rights = rows.iter().flat_map(|row| &row.cells).map(|cell| cell.right);
     let mut edges: Vec<i32> = rows.iter().map(|row| row.left).chain(rights).collect();
     edges.sort_unstable();
@@ -212,7 +212,7 @@ impl Reader {
         self.table.is_defined = false;
         if self.outer.is_empty() && !texts.is_empty() {
             let cells = self.table.cells.iter().take(texts.len()).copied().collect();
-            self.table.rows.push(Row { left: self.table.left, cells, texts });
+            self.table.rows.push(TableRow { left: self.table.left, cells, texts });
         }
     }
 
