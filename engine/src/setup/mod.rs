@@ -20,7 +20,7 @@ mod target;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use self::advice::{Advice, FULL, Offer, Offers, Reason, Recipe, TYPES, rank, recipes, share};
+pub use self::advice::{Advice, Offer, Offers, Reason, recipes};
 pub use self::calibrate::{CalibrationOptions, calibrate};
 use self::decision::{Decider, Decision, PlannedHeads, Proposal};
 pub use self::forecast::{Forecast, ForecastHeads, ProfileOrigin, SessionForecast};

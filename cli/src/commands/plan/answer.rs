@@ -3,7 +3,8 @@
 
 use std::cmp::Reverse;
 
-use longhand::setup::{Forecast, GpuLayers, HostExperts, SessionForecast, rank};
+use longhand::setup::recipes::rank;
+use longhand::setup::{Forecast, GpuLayers, HostExperts, SessionForecast};
 use serde_json::{Value, json};
 use terminal::format;
 use terminal::prefill::PrefillArg;

@@ -10,10 +10,8 @@ use anyhow::Result;
 use clap::Args;
 use ggml::Type;
 use longhand::policy::{KvBudget, PolicyChoice, policies};
-use longhand::setup::{
-    Context, DeviceRequest, FULL, Forecast, GpuLayers, HeadSource, Recipe, SessionForecast, TYPES, recipes,
-    share,
-};
+use longhand::setup::recipes::{FULL, Recipe, TYPES, recipes, share};
+use longhand::setup::{Context, DeviceRequest, Forecast, GpuLayers, HeadSource, SessionForecast};
 use longhand::{DeviceKind, EngineError, SetupOptions};
 use models::shapes::ModelShape;
 use models::spec::ModelSpec;

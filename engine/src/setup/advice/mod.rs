@@ -11,7 +11,7 @@
 mod budget;
 mod choice;
 mod offers;
-mod recipes;
+pub mod recipes;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +20,6 @@ use ggml::Type;
 pub(super) use self::budget::for_budget;
 pub(super) use self::choice::choose;
 pub use self::offers::{Offer, Offers};
-pub use self::recipes::{FULL, Recipe, TYPES, rank, recipes, share};
 use crate::EngineError;
 use crate::devices::memory::MemoryBound;
 use crate::error::Shortage;

@@ -36,18 +36,18 @@ pub struct Recipe {
 /// The policy that keeps everything.
 pub const FULL: &str = "full";
 /// The policy that keeps everything in retrieval heads.
-pub const RAZOR: &str = "razor";
+pub(super) const RAZOR: &str = "razor";
 /// The policy that reads a text twice.
-pub const KVZIP: &str = "kvzip";
+pub(super) const KVZIP: &str = "kvzip";
 /// The same, where retrieval heads keep everything.
-pub const KVZIP_HEADS: &str = "kvzip:heads=on";
+pub(super) const KVZIP_HEADS: &str = "kvzip:heads=on";
 
 /// Types of keys and values, the largest first.
 pub const TYPES: [(Type, Type); 4] = [F16, Q8_0, VALUES_IQ4_NL, IQ4_NL];
 /// Those that have cost no answers.
-pub const EXACT_TYPES: &[(Type, Type)] = TYPES.split_at(3).0;
+pub(super) const EXACT_TYPES: &[(Type, Type)] = TYPES.split_at(3).0;
 /// Those that have cost few.
-pub const OTHER_TYPES: &[(Type, Type)] = TYPES.split_at(3).1;
+pub(super) const OTHER_TYPES: &[(Type, Type)] = TYPES.split_at(3).1;
 const F16: (Type, Type) = (Type::F16, Type::F16);
 const Q8_0: (Type, Type) = (Type::Q8_0, Type::Q8_0);
 const VALUES_IQ4_NL: (Type, Type) = (Type::Q8_0, Type::IQ4_NL);
