@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a program in a root folder with nothing but the program, its libraries and /tmp: no driver, no /proc, no /dev, no home,
-# no network. Then as containers run it: with a read-only root, as a user without a name, with a small stack, and as process 1,
-# which must answer SIGTERM.
+# no network. Then as containers run it: with a read-only root, as a user without a name, with a config folder that it may not
+# read, with a small stack, and as process 1, which must answer SIGTERM.
 #
 #     scripts/bare-root.sh target/release/longhand
 #
@@ -36,7 +36,13 @@ answers() { "$@" /longhand ask -f /note.txt "$question" | grep -q 34251; }
 
 printf '\nwith a read-only root, as user 54321:\n'
 read_only='mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && cd "$0" && exec unshare --user --map-user=54321 --root="$0" "$@"'
-answers env -i PATH="$PATH" unshare --user --map-root-user --net --mount sh -c "$read_only" "$root"
+as_user() { env -i PATH="$PATH" "$@" unshare --user --map-root-user --net --mount sh -c "$read_only" "$root" /longhand ask -f /note.txt "$question"; }
+as_user | grep -q 34251
+
+printf '\nwith a config folder that the user may not read:\n'
+mkdir -m 000 "$root/closed"
+as_user XDG_CONFIG_HOME=/closed 2> "$root/notes" | grep -q 34251
+grep 'Permission denied' "$root/notes" || { cat "$root/notes"; echo "bare-root.sh: no note about the config folder"; exit 1; }
 
 printf '\nwith a stack of 64 KiB:\n'
 (ulimit -s 64 && answers env -i unshare --user --map-root-user --net --root="$root")
