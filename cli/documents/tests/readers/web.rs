@@ -1006,3 +1006,20 @@ fn the_foot_of_a_table_stands_below_it() {
     let deep = "<table><tfoot><tr><td>".repeat(20_000);
     assert!(read("page.html", format!("<!doctype html>{deep}x").as_bytes()).text.contains('x'));
 }
+
+#[test]
+fn roles_of_tables_make_tables() {
+    let header = "<div role=row><span role=columnheader>Item</span><span role=columnheader>2023</span>\
+        <span role=columnheader>2024</span></div>";
+    let page = format!(
+        "<p>Before<div role=table><div role=rowgroup><div>{header}</div></div><div role=rowgroup>\
+         <div role=row><div role=rowheader>Sales</div><div role=cell></div><div role=cell><p>20</p></div></div>\
+         <div><div role=row><div role=rowheader aria-colspan=2>Since</div><div role=cell>7</div></div></div>\
+         </div></div><p>After<div role=row>no table</div>"
+    );
+    check(&page, "Before\n\nItem | 2023 | 2024\nSales | | 20\nSince | | 7\n\nAfter\n\nno table\n");
+    // A table that scripts handle keeps its header.
+    let grid = "<table role=grid><thead role=rowgroup><tr role=row><td role=columnheader>A<td>B<tbody>\
+        <tr role=row><td><td role=gridcell>1</table>";
+    check(grid, "A | B\n | 1\n");
+}

@@ -45,7 +45,10 @@ pub(super) struct List {
 impl Page<'_> {
     /// Writes the beginning of an element.
     pub(super) fn begin(&mut self, tag: &Tag, declared: &Declared) -> Role {
-        let name = tag.name.as_slice();
+        let name = match table_part(tag) {
+            Some(part) if part == b"table" || !self.tables.is_empty() => part,
+            _ => tag.name.as_slice(),
+        };
         match name {
             b"title" if self.titles == 0 => {
                 self.titles += 1;
@@ -100,10 +103,10 @@ impl Page<'_> {
                 if name == b"th" {
                     self.writer.has_header();
                 }
-                let number = |name: &str| tag.number(name).unwrap_or(1);
-                let columns = number("colspan").clamp(1, MAX_COLUMNS) as usize;
+                let number = |name, aria| tag.number(name).or(tag.number(aria)).unwrap_or(1);
+                let columns = number("colspan", "aria-colspan").clamp(1, MAX_COLUMNS) as usize;
                 // 0 is for all rows that follow.
-                let rows = usize::try_from(number("rowspan")).unwrap_or(1);
+                let rows = usize::try_from(number("rowspan", "aria-rowspan")).unwrap_or(1);
                 self.writer.cell(Span::new(columns, if rows == 0 { usize::MAX } else { rows }));
                 Role::Inline
             }
@@ -279,6 +282,21 @@ impl Page<'_> {
 fn own_style(tag: &Tag, declared: &Declared) -> Option<ListStyle> {
     let of_type = || tag.attribute("type").and_then(|kind| Format::of_example(kind.trim()));
     declared.list.clone().or_else(|| of_type().map(ListStyle::Format))
+}
+
+/// The part of a table that an element is by its role, as the name of the element that is such a part.
+fn table_part(tag: &Tag) -> Option<&'static [u8]> {
+    if matches!(&*tag.name, b"table" | b"thead" | b"tbody" | b"tfoot" | b"tr") {
+        return None;
+    }
+    match tag.attribute("role")?.trim() {
+        "table" | "grid" | "treegrid" => Some(b"table"),
+        "rowgroup" => Some(b"tbody"),
+        "row" => Some(b"tr"),
+        "columnheader" | "rowheader" => Some(b"th"),
+        "cell" | "gridcell" => Some(b"td"),
+        _ => None,
+    }
 }
 
 /// Tables that say of themselves that they are none.
