@@ -140,6 +140,8 @@ pub enum Notice {
         /// Layers of the model.
         layers: usize,
     },
+    /// It was said how many layers are on GPUs, or how GPUs share them, which has no effect: the CPU was asked for.
+    GpuLayersUnused,
     /// Experts were to stay on the CPU, which has no effect: no GPU is used, or the model has no experts.
     HostExpertsUnused {
         /// Whether the model has experts.

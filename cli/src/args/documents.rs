@@ -19,7 +19,7 @@ pub struct DocumentArgs {
     /// minified and generated code, and folders such as node_modules
     #[arg(long)]
     pub all_files: bool,
-    /// The password of encrypted documents (PDF, DOCX, XLSX, PPTX, ZIP), on the first line of this file. Without it, a
+    /// The password of encrypted documents (PDF, DOCX, XLSX, PPTX, OpenDocument, ZIP), on the first line of this file. Without it, a
     /// terminal is asked
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,

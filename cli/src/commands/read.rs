@@ -27,8 +27,8 @@ use crate::session::turn;
 /// questions will have.
 #[derive(Debug, Args)]
 pub struct ReadArgs {
-    /// Documents: files (text, HTML, PDF, EPUB, office), folders, or patterns such as 'src/**/*.rs'. - is stdin. All of them
-    /// are read as one text, as with several -f of `ask`
+    /// Documents: files (text, HTML, PDF, EPUB, office), pages of one (book.pdf:10-40), https addresses, folders, or patterns such
+    /// as 'src/**/*.rs'. - is stdin. All of them are read as one text, as with several -f of `ask`
     #[arg(value_name = "FILE", required_unless_present = "more_files")]
     files: Vec<PathBuf>,
     /// A document, the same as FILE; can be repeated

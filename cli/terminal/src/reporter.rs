@@ -93,10 +93,10 @@ fn notice_text(notice: &Notice) -> Option<String> {
              reading takes longer"
                 .to_owned()
         }
-        Notice::LayersWithoutGroups { exact, layers } => format!(
-            "note: --prefill sparse has no effect in {exact} of {layers} layers: those on a GPU, with a window, with ALiBi or \
-             recurrent"
-        ),
+        Notice::LayersWithoutGroups { exact, layers } => layers_without_groups(*exact, *layers),
+        Notice::GpuLayersUnused => {
+            "note: -ngl and --tensor-split have no effect with --device cpu".to_owned()
+        }
         Notice::HostExpertsUnused { has_experts: true } => {
             "note: --n-cpu-moe has no effect: no GPU is used".to_owned()
         }
@@ -148,6 +148,14 @@ pub fn nothing_fits(fewest_layers: usize) -> String {
 /// That ggml's operations compute attention on a device, for this reason.
 pub fn portable_operations(reason: &str) -> String {
     format!("note: ggml's operations compute attention on the GPU, which takes more of its memory: {reason}")
+}
+
+/// That sparse prefill has no effect in so many layers of a model.
+pub fn layers_without_groups(exact: usize, layers: usize) -> String {
+    format!(
+        "note: --prefill sparse has no effect in {exact} of {layers} layers: those on a GPU, with a window, with ALiBi or \
+         recurrent"
+    )
 }
 
 /// What auto has changed, and why.

@@ -293,6 +293,11 @@ fn a_plan_begins_with_its_answer() {
         lossy.starts_with("Yes: streaming + f16 ") && lossy.contains("streaming lost more answers"),
         "{lossy}"
     );
+    let few_tests = plan("24GiB", &["--policy", "kvzap"]).ok();
+    assert!(few_tests.contains("note: kvzap was tested on a small model"), "{few_tests}");
+    // So is that sparse prefill changes nothing on a GPU.
+    let sparse = longhand(&[&shape[..], &["-c", "4k", "--gpu", "4090", "--prefill", "sparse"]].concat()).ok();
+    assert!(sparse.contains("note: --prefill sparse has no effect in 32 of 32 layers"), "{sparse}");
 }
 
 #[test]

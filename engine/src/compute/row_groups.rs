@@ -66,6 +66,11 @@ pub(crate) fn has_groups(spec: &ModelSpec, placement: Placement, layer: usize) -
         && !spec.position_encoding.is_alibi()
 }
 
+/// The number of layers that cannot.
+pub(crate) fn layers_without_groups(spec: &ModelSpec, placement: Placement) -> usize {
+    (0..spec.n_layers).filter(|layer| !has_groups(spec, placement, *layer)).count()
+}
+
 /// The layers that read old rows of a text of `n` rows in groups, and what the means of each are.
 fn shapes(
     spec: &ModelSpec,

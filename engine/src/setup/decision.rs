@@ -8,7 +8,7 @@ use super::planner::{ModelOutline, Planner, Precision, count_planning, place};
 use super::profiles::{Found, Profiles, assumed_share, smallest, spread};
 use super::target::GpuLayers;
 use super::{SetupOptions, Target, calibrate};
-use crate::compute::row_groups::has_groups;
+use crate::compute::row_groups::layers_without_groups;
 use crate::devices::ledger::{Ledger, Left, Reservation};
 use crate::devices::memory::FreeMemory;
 use crate::error::Shortage;
@@ -294,8 +294,7 @@ impl Decision {
             observer.notice(Notice::IgnoredWindow { window });
         }
         if self.session.prefill == Prefill::Sparse {
-            let reads_all = |layer: &usize| !has_groups(spec, self.placement, *layer);
-            let exact = (0..spec.n_layers).filter(reads_all).count();
+            let exact = layers_without_groups(spec, self.placement);
             if exact > 0 {
                 observer.notice(Notice::LayersWithoutGroups { exact, layers: spec.n_layers });
             }

@@ -11,9 +11,11 @@ use models::spec::ModelSpec;
 use super::planner::{ModelOutline, Planned, Planner, Precision, Prepared, place};
 use super::profiles::{Found, Profiles, assumed_share, policy_rule, spread};
 use super::{HeadSource, SetupOptions, Target};
+use crate::compute::row_groups::layers_without_groups;
 use crate::heads::{HeadProfile, HeadShape};
 use crate::kv::{KvBudget, PolicyChoice};
 use crate::progress::Observer;
+use crate::session::Prefill;
 use crate::setup::plan::{Measurements, Placement, Plan};
 use crate::{EngineError, Model, SessionOptions};
 
@@ -101,6 +103,12 @@ impl SessionForecast {
     /// Which layers are on which GPU.
     pub fn placement(&self) -> Placement {
         self.planned.placement
+    }
+
+    /// Layers of the model in which sparse prefill has no effect, where the session reads so.
+    pub fn exact_layers(&self, spec: &ModelSpec) -> Option<usize> {
+        let is_sparse = self.session().prefill == Prefill::Sparse;
+        is_sparse.then(|| layers_without_groups(spec, self.placement())).filter(|exact| *exact > 0)
     }
 
     /// Rows that every KV head has room for, `[layers][KV heads]`.

@@ -139,6 +139,10 @@ impl Target {
         if options.host_experts.is_asked_for() && (found.is_empty() || !has_experts) {
             observer.notice(Notice::HostExpertsUnused { has_experts });
         }
+        let has_layers = !matches!(options.gpu_layers, GpuLayers::Auto | GpuLayers::Count(0));
+        if options.device == DeviceRequest::Cpu && (has_layers || !options.gpu_shares.is_empty()) {
+            observer.notice(Notice::GpuLayersUnused);
+        }
         let host = Target::host(model.spec(), options, mapped);
         if found.is_empty() {
             // The limit may have been meant for a GPU.

@@ -10,7 +10,7 @@ use longhand::policy::PolicyChoice;
 use longhand::progress::Notice;
 use longhand::reading::Prefill;
 use longhand::setup::plan::{DRIVER_BYTES, Placement, Plan, PlanOptions};
-use longhand::setup::{Context, DeviceRequest, HostExperts};
+use longhand::setup::{Context, DeviceRequest, GpuLayers, HostExperts};
 use longhand::testing::calibrate::{CalibrationOptions, calibrate};
 use longhand::testing::outline::tensor_outlines;
 use longhand::testing::placement::Place;
@@ -418,6 +418,20 @@ fn experts_leave_the_device_before_layers() {
     // What is asked for stays, and whole layers leave instead.
     let options = SetupOptions { host_experts: HostExperts::Count(0), ..asked(all - 1) };
     assert_eq!(decided(&model, options).0, Some((1, 1)));
+}
+
+#[test]
+fn layers_for_gpus_without_effect_are_told() {
+    let model = Model::open(ModelSource::Embedded).expect("the model opens");
+    let is_told = |device: DeviceRequest, gpu_layers, gpu_shares: &[f64]| {
+        let gpu_shares = gpu_shares.to_vec();
+        let options = SetupOptions { device, gpu_layers, gpu_shares, ..SetupOptions::default() };
+        decided(&model, options).2.contains(&Notice::GpuLayersUnused)
+    };
+    assert!(is_told(DeviceRequest::Cpu, GpuLayers::Count(99), &[]));
+    assert!(is_told(DeviceRequest::Cpu, GpuLayers::Auto, &[3.0, 1.0]));
+    assert!(!is_told(DeviceRequest::Cpu, GpuLayers::Count(0), &[]));
+    assert!(!is_told(host_device().into(), GpuLayers::Count(99), &[]));
 }
 
 #[test]

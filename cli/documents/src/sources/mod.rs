@@ -43,7 +43,7 @@ pub struct Skipped {
     pub ignore_files: Vec<DocumentError>,
     /// Files and folders that [`Options::all_files`] reads.
     pub left_out: LeftOut,
-    /// Links to files outside of the folder.
+    /// Links to files and folders outside of the folder.
     pub links_out: usize,
 }
 

@@ -136,7 +136,7 @@ pub(super) fn stopped() -> Problem {
 enum IsFile {
     Yes,
     No,
-    /// A link to one that is not in the folder.
+    /// A link to a file or a folder that is not in the folder.
     Outside,
 }
 
@@ -148,9 +148,12 @@ fn is_file(entry: &DirEntry, root: &Path) -> io::Result<IsFile> {
         return Ok(of(ty.is_file()));
     }
     let target = dunce::canonicalize(entry.path())?;
-    match of(fs::metadata(&target)?.is_file()) {
-        IsFile::Yes if !target.starts_with(root) => Ok(IsFile::Outside),
-        found => Ok(found),
+    let found = fs::metadata(&target)?;
+    match target.starts_with(root) {
+        // What is in a folder of the folder is found there.
+        true => Ok(of(found.is_file())),
+        false if found.is_file() || found.is_dir() => Ok(IsFile::Outside),
+        false => Ok(IsFile::No),
     }
 }
 

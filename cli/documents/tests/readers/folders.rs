@@ -405,13 +405,16 @@ fn numbers_in_names_are_in_their_order() {
 #[cfg(unix)]
 #[test]
 fn a_link_out_of_a_folder_is_not_followed() {
-    let folder = folder("link-out", &[("in/a.txt", b"text"), ("secret.txt", b"secret")]);
+    let files: [(&str, &[u8]); 3] =
+        [("in/a.txt", b"text"), ("secret.txt", b"secret"), ("other/d.txt", b"secret")];
+    let folder = folder("link-out", &files);
+    std::os::unix::fs::symlink("../other", folder.join("in/other.txt")).expect("a link to a folder");
     std::os::unix::fs::symlink("../secret.txt", folder.join("in/b.txt")).expect("a link");
     std::os::unix::fs::symlink("a.txt", folder.join("in/c.txt")).expect("a link");
     for path in [folder.join("in"), folder.join("in/*.txt")] {
         let source = read(&path, &Limits::default()).expect("documents");
         assert_eq!(names(&source, &folder), ["in/a.txt", "in/c.txt"]);
-        assert_eq!(source.skipped.links_out, 1);
+        assert_eq!(source.skipped.links_out, 2);
     }
     // One that is named is read.
     let source = read(&folder.join("in/b.txt"), &Limits::default()).expect("a document");

@@ -1021,5 +1021,5 @@ fn roles_of_tables_make_tables() {
     // A table that scripts handle keeps its header.
     let grid = "<table role=grid><thead role=rowgroup><tr role=row><td role=columnheader>A<td>B<tbody>\
         <tr role=row><td><td role=gridcell>1</table>";
-    check(grid, "A | B\n | 1\n");
+    check(grid, "A | B\n| 1\n");
 }

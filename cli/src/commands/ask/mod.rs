@@ -56,8 +56,8 @@ pub struct AskArgs {
     /// question is a name in `longhand models`. All else is a question
     #[arg(value_name = "MODEL] [FILE]... [QUESTION")]
     arguments: Vec<OsString>,
-    /// Document to ask about: a file (text, HTML, PDF, EPUB, office), a folder, or a pattern such as 'src/**/*.rs'. - is
-    /// stdin; a document that is piped in needs no -f. Repeat for several
+    /// Document to ask about: a file (text, HTML, PDF, EPUB, office), pages of one (book.pdf:10-40), an https address, a folder,
+    /// or a pattern such as 'src/**/*.rs'. - is stdin; a document that is piped in needs no -f. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A question, asked before those given as arguments; can be repeated, and is enough alone

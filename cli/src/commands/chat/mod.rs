@@ -50,8 +50,8 @@ pub struct ChatArgs {
     /// `longhand models`
     #[arg(value_name = "MODEL] [FILE")]
     arguments: Vec<OsString>,
-    /// Document to talk about: a file (text, HTML, PDF, EPUB, office), a folder, or a pattern such as 'src/**/*.rs'. - is
-    /// stdin. It is read while you type. Repeat for several
+    /// Document to talk about: a file (text, HTML, PDF, EPUB, office), pages of one (book.pdf:10-40), an https address, a folder,
+    /// or a pattern such as 'src/**/*.rs'. - is stdin. It is read while you type. Repeat for several
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Store the conversation in this file instead of the folder of kept conversations. If the file exists, the chat

@@ -17,7 +17,8 @@ use crate::session::documents::{Attachment, Documents};
 /// Notes on stderr say what was left out, and what could not be read.
 #[derive(Debug, Args)]
 pub struct TextArgs {
-    /// Documents: files (text, HTML, PDF, EPUB, office), folders, or patterns such as 'src/**/*.rs'. - is stdin
+    /// Documents: files (text, HTML, PDF, EPUB, office), pages of one (book.pdf:10-40), https addresses, folders, or patterns such
+    /// as 'src/**/*.rs'. - is stdin
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print a JSON array with an object for each FILE: name, count, notes, text, and parts with document, page, section,

@@ -8,7 +8,7 @@ use longhand::setup::{Forecast, GpuLayers, HostExperts, SessionForecast};
 use serde_json::{Value, json};
 use terminal::format;
 use terminal::prefill::PrefillArg;
-use terminal::reporter::{nothing_fits, portable_operations};
+use terminal::reporter::{layers_without_groups, nothing_fits, portable_operations};
 use terminal::table::Table;
 
 use crate::commands::plan::{PlanArgs, PlanRow};
@@ -153,11 +153,18 @@ impl<'a> Answer<'a> {
         if self.verdict != Verdict::No {
             text += &self.placement_notes();
         }
+        if let Some(exact) = best.forecast.exact_layers(self.forecast.spec()) {
+            text += &format!("\n{}", layers_without_groups(exact, self.forecast.spec().n_layers));
+        }
         if best.rank.is_none() {
-            text += &format!(
-                "\nnote: in our tests {} lost more answers than other ways of saving as much memory",
-                best.row.wanted.given
-            );
+            let given = &best.row.wanted.given;
+            let note = match best.forecast.session().policy.name() {
+                "kvzap" | "kvzip-plus" => format!("{given} was tested on a small model and short texts only"),
+                _ => {
+                    format!("in our tests {given} lost more answers than other ways of saving as much memory")
+                }
+            };
+            text += &format!("\nnote: {note}");
             text += if self.args.policy.is_empty() { "\n" } else { "; without --policy they are shown\n" };
         }
         text
