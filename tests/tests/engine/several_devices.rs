@@ -133,6 +133,29 @@ fn sessions_move_between_placements() {
     std::fs::remove_dir_all(&folder).expect("removed");
 }
 
+/// A question after a text is undone, and another one asked: rows, sums and logits are those of one device.
+#[test]
+fn an_undone_question_leaves_what_one_device_has() {
+    for policy in ["full", "h2o:heavy=16,recent=8", "kvzip:heads=off,capacity=20,recent=10,slack=0"] {
+        let [one, two] = [&[3][..], &[1, 2]].map(|layers| {
+            let engine = embedded(layers);
+            let mut session = session(&engine, options(120, policy));
+            let [text, first, second] =
+                [(60, 1), (20, 2), (9, 3)].map(|(n, seed)| random_tokens(&engine, n, seed));
+            sync(&mut session, &text);
+            let read = session.logits().to_vec();
+            sync(&mut session, &[&text[..], &first].concat());
+            let computed = sync(&mut session, &[&text[..], &second].concat());
+            assert_eq!(computed, second.len(), "the text stays read: {policy}");
+            sync(&mut session, &text);
+            assert!(session.logits() == read, "{policy}");
+            sync(&mut session, &[&text[..], &second].concat());
+            session.logits().to_vec()
+        });
+        assert!(one == two, "{policy}");
+    }
+}
+
 /// A text that is interrupted in any place, and read on, ends with the same rows and logits.
 #[test]
 fn an_interrupted_text_goes_on() {

@@ -244,6 +244,7 @@ fn bombs_of_every_kind_end() {
         ("row.csv", "a,".repeat(MANY).into_bytes()),
         ("rows.csv", format!("{}\n{}", "a,".repeat(1_000), "b\n".repeat(MANY)).into_bytes()),
         ("quote.csv", format!("a,\"{}", "b\"\",\n".repeat(MANY)).into_bytes()),
+        ("cues.vtt", format!("WEBVTT\n\n{cues}").into_bytes()),
         ("cues.srt", cues.into_bytes()),
         ("line.srt", format!("1\n00:00:01,000 --> 00:00:02,000\n{}", "<i>".repeat(2 * MANY)).into_bytes()),
         ("deep.ipynb", format!("{{\"cells\":{}", "[".repeat(2 * MANY)).into_bytes()),
