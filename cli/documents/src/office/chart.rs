@@ -1,6 +1,6 @@
 //! Charts of Office: the numbers that they show, as a table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::xlsx::show;
 use crate::package::xml::{self, Element, Piece};
@@ -9,6 +9,8 @@ use crate::writer::{Span, Writer};
 /// Points of a series that are read, and series of a chart.
 const MAX_POINTS: usize = 10_000;
 const MAX_SERIES: usize = 200;
+/// Levels of groups of points.
+const MAX_LEVELS: usize = 8;
 
 /// What a chart shows.
 #[derive(Debug, Default)]
@@ -16,14 +18,19 @@ pub(super) struct Chart {
     /// Its title, and those of its axes.
     title: String,
     series: Vec<Series>,
+    /// Whether its points stand for numbers that each series has for itself.
+    is_scatter: bool,
 }
 
 /// A line, or bars of one colour: its name, and what its points stand for with their values.
 #[derive(Debug, Default)]
 struct Series {
     name: String,
-    labels: BTreeMap<usize, String>,
+    /// The labels of the points, and of groups of points by their first ones, the innermost first.
+    labels: Vec<BTreeMap<usize, String>>,
     values: BTreeMap<usize, String>,
+    /// Sizes of bubbles.
+    sizes: BTreeMap<usize, String>,
     /// The formats of those that are numbers.
     label_code: String,
     value_code: String,
@@ -37,6 +44,7 @@ enum Field {
     Name,
     Label,
     Value,
+    Size,
 }
 
 #[derive(Default)]
@@ -70,25 +78,67 @@ impl Chart {
         chart.series.iter().any(|series| !series.values.is_empty()).then_some(chart)
     }
 
-    /// Writes the chart: a row for each label, a column for each series.
+    /// Whether points of a scatter chart stand for something else in another series.
+    fn has_own_labels(&self) -> bool {
+        let Some((first, others)) = self.series.split_first().filter(|_| self.is_scatter) else {
+            return false;
+        };
+        others.iter().any(|series| {
+            let is_other = |point: &usize| {
+                let labels = series.label(*point).zip(first.label(*point));
+                labels.is_some_and(|(own, of_first)| own != of_first)
+            };
+            series.values.keys().any(is_other)
+        })
+    }
+
+    /// Writes the chart: a row for each label, a column for each series. Where series have labels of their own, as in
+    /// scatter charts, each point has a row.
     pub(super) fn write(&self, writer: &mut Writer) {
         let mut rows = vec![
             std::iter::once(String::new())
                 .chain(self.series.iter().map(|series| series.name.clone()))
                 .collect::<Vec<_>>(),
         ];
-        let mut points: Vec<usize> =
-            self.series.iter().flat_map(|series| series.values.keys().copied()).collect();
-        points.sort_unstable();
-        points.dedup();
-        for point in points {
-            let label =
-                self.series.iter().find_map(|series| shown(series.labels.get(&point)?, &series.label_code));
-            let values =
-                self.series.iter().map(|series| shown(series.values.get(&point)?, &series.value_code));
+        let mut row = |label: Option<String>, values: &dyn Fn(usize) -> Option<String>| {
+            let values = (0..self.series.len()).map(values);
             rows.push(std::iter::once(label).chain(values).map(Option::unwrap_or_default).collect());
+        };
+        if self.has_own_labels() {
+            for (number, series) in self.series.iter().enumerate() {
+                for point in series.values.keys() {
+                    let value = |at: usize| series.value(*point).filter(|_| at == number);
+                    row(series.label(*point), &value);
+                }
+            }
+        } else {
+            let points: BTreeSet<usize> =
+                self.series.iter().flat_map(|series| series.values.keys().copied()).collect();
+            for point in points {
+                let label = self.series.iter().find_map(|series| series.label(point));
+                row(label, &|at| self.series[at].value(point));
+            }
         }
         write_rows(&self.title, rows, writer);
+    }
+}
+
+impl Series {
+    /// What a point stands for: the groups it is in, and its own label.
+    fn label(&self, point: usize) -> Option<String> {
+        let (own, groups) = self.labels.split_first()?;
+        let own = own.get(&point).and_then(|label| shown(label, &self.label_code));
+        let group = |labels: &BTreeMap<usize, String>| {
+            labels.range(..=point).next_back().map(|(_, label)| label.clone())
+        };
+        let parts: Vec<String> = groups.iter().rev().map(group).chain([own]).flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(" "))
+    }
+
+    fn value(&self, point: usize) -> Option<String> {
+        let value = shown(self.values.get(&point)?, &self.value_code)?;
+        let size = self.sizes.get(&point).map(|size| format!(" (size {size})"));
+        Some(value + &size.unwrap_or_default())
     }
 }
 
@@ -115,6 +165,17 @@ fn shown(text: &str, code: &str) -> Option<String> {
 }
 
 impl Reader {
+    /// Begins the labels of points, or those of the groups around them.
+    fn begin_labels(&mut self, is_first: bool) {
+        let Some(series) = self.chart.series.last_mut() else { return };
+        if is_first {
+            series.labels.clear();
+        }
+        if series.labels.len() < MAX_LEVELS && series.labels.last().is_none_or(|labels| !labels.is_empty()) {
+            series.labels.push(BTreeMap::new());
+        }
+    }
+
     fn start(&mut self, element: &Element) {
         match element.name.as_str() {
             "ser" if self.chart.series.len() < MAX_SERIES => {
@@ -126,8 +187,14 @@ impl Reader {
             "p" => self.begins_line = true,
             "t" => self.in_text = self.in_title && !self.in_series,
             "tx" if self.in_series => self.field = Field::Name,
-            "cat" | "xVal" => self.field = Field::Label,
+            "cat" | "xVal" => {
+                self.field = Field::Label;
+                self.chart.is_scatter |= element.name == "xVal";
+                self.begin_labels(true);
+            }
+            "lvl" if self.field == Field::Label => self.begin_labels(false),
             "val" | "yVal" => self.field = Field::Value,
+            "bubbleSize" => self.field = Field::Size,
             "pt" => self.point = element.attribute("idx").and_then(|at| at.parse().ok()).unwrap_or(0),
             "v" => self.in_value = self.in_series,
             "formatCode" => self.in_code = self.in_series,
@@ -142,7 +209,7 @@ impl Reader {
             "t" => self.in_text = false,
             "v" => self.in_value = false,
             "formatCode" => self.in_code = false,
-            "tx" | "cat" | "xVal" | "val" | "yVal" => self.field = Field::None,
+            "tx" | "cat" | "xVal" | "val" | "yVal" | "bubbleSize" => self.field = Field::None,
             _ => {}
         }
     }
@@ -164,15 +231,19 @@ impl Reader {
             match self.field {
                 Field::Label => series.label_code.push_str(text),
                 Field::Value => series.value_code.push_str(text),
-                Field::None | Field::Name => {}
+                Field::None | Field::Name | Field::Size => {}
             }
             return;
         }
         let points = match self.field {
             Field::None => return,
             Field::Name => return series.name.push_str(text),
-            Field::Label => &mut series.labels,
+            Field::Label => match series.labels.last_mut() {
+                Some(labels) => labels,
+                None => return,
+            },
             Field::Value => &mut series.values,
+            Field::Size => &mut series.sizes,
         };
         if points.len() < MAX_POINTS {
             points.entry(self.point).or_default().push_str(text);

@@ -52,6 +52,12 @@ impl Field {
         }
     }
 
+    /// Whether its result is text of the document. Fields that ask for a text or set one only keep it.
+    pub(super) fn shows_result(&self) -> bool {
+        let name = self.instruction.split_whitespace().next().unwrap_or_default();
+        !["SET", "ASK"].iter().any(|other| name.eq_ignore_ascii_case(other))
+    }
+
     /// What the field shows where it ends.
     pub(super) fn finish(self) -> Shown {
         if let Some(is_ticked) = self.is_ticked {

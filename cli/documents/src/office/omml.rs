@@ -107,6 +107,10 @@ impl Omml {
             ("endChr", Shape::Fenced { close, .. }) => *close = sign(),
             ("sepChr", Shape::Fenced { separator, .. }) => *separator = sign(),
             ("type", shape @ Shape::Fraction) if sign() == "noBar" => *shape = Shape::Stack,
+            // Of a phantom: it only takes room.
+            ("show", shape @ Shape::Row) if matches!(&*sign(), "0" | "off" | "false") => {
+                *shape = Shape::Hidden
+            }
             _ => {}
         });
     }

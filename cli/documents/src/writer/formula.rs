@@ -93,7 +93,8 @@ impl FormulaPart {
         let touches = last.is_alphanumeric() && (first.is_alphanumeric() || "√∛∜".contains(first));
         let needs_gap =
             touches && (self.ends_word || other.starts_word || (last.is_numeric() && first.is_numeric()));
-        let needs_gap = needs_gap || (self.ends_script && first.is_alphanumeric());
+        // Raised and lowered parts may stand before their base.
+        let needs_gap = needs_gap || (self.ends_script && (first.is_alphanumeric() || "_^".contains(first)));
         let may_go_on = first.is_alphanumeric() || "([{√∛∜".contains(first);
         let may_lead = last.is_alphanumeric() || ")]}".contains(last);
         let needs_gap = needs_gap || (self.ends_fraction && may_go_on) || (other.starts_fraction && may_lead);
@@ -232,7 +233,8 @@ impl Shape {
                 let mut part = scripts(FormulaPart::token(&sign), &below, &above);
                 let gap = if body.text.is_empty() { "" } else { " " };
                 part.text.extend([gap, &body.text]);
-                FormulaPart { is_atomic: false, ends_script: false, ..part }
+                let FormulaPart { ends_word, ends_script, ends_fraction, .. } = body;
+                FormulaPart { is_atomic: false, ends_word, ends_script, ends_fraction, ..part }
             }
             Shape::Fenced { open, close, separator } => {
                 let separator = match separator.trim() {
@@ -357,6 +359,8 @@ mod tests {
         check("{r[3][27]}", "∛(27)");
         check("{r[][x+1]}", "√(x+1)");
         check("{s[i=1][n][i]}", "∑_(i = 1)^n i");
+        check("{s[0][1][{^[x][2]}]}d", "∑_0^1 x^2 d");
+        check("{s[0][1][{f[a][2]}]}d", "∑_0^1 a/2 d");
         check("{_[log][10]}5=y", "log_10 5 = y");
         check("{f[1][2]}x+2{f[1][2]}", "1/2 x+2 1/2");
         check("{f[1][x+1]}{^[y][2]}{f[a][b]}{f[c][d]}({f[1][2]})", "1/(x+1) y^2 a/b c/d (1/2)");

@@ -132,6 +132,7 @@ impl Scripts {
         }
         let (mut whole, mut is_first) = (String::new(), true);
         let count = parts.len();
+        let levels: Vec<Level> = parts.iter().map(|(level, _)| *level).collect();
         for (i, (level, text)) in parts.into_iter().enumerate() {
             if i == 1 {
                 whole.extend(stroke);
@@ -139,11 +140,13 @@ impl Scripts {
             let next = if i + 1 < count { None } else { next.filter(|_| stroke.is_none() || count > 1) };
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             let before = if is_first { before } else { &whole };
+            // The mass of an isotope stands above its number.
+            let may_be_note = is_first && levels.get(i + 1) != Some(&Level::Lowered);
             let written = match level {
                 _ if text.is_empty() => String::new(),
                 Level::Normal => text,
                 Level::Mark if is_mark(&text) => mark(&text),
-                Level::Raised | Level::Mark => raised(before, &text, next, is_first),
+                Level::Raised | Level::Mark => raised(before, &text, next, may_be_note),
                 Level::Lowered => lowered(before, &text, next),
             };
             is_first &= written.is_empty();
@@ -183,7 +186,12 @@ fn raised(before: &str, text: &str, next: Option<char>, may_be_note: bool) -> St
         || (before.chars().count() == 1 && "MCDSV".contains(before) && ABBREVIATIONS.contains(&text))
         || (last.is_some_and(|c| "nN".contains(c)) && ["o", "os", "º"].contains(&&*lower));
     if is_joined {
-        return text.to_owned();
+        // Raised behind a number, a letter is an ordinal or marks a note: it stays apart from the number.
+        return match text {
+            "a" => "ª".to_owned(),
+            "o" => "º".to_owned(),
+            _ => text.to_owned(),
+        };
     }
     if text.starts_with('[') && text.ends_with(']') || is_sign(text) {
         return text.to_owned();
@@ -196,9 +204,11 @@ fn raised(before: &str, text: &str, next: Option<char>, may_be_note: bool) -> St
     {
         return format!("[{number}]");
     }
-    // A word that is small, not a power.
+    let gap = if follows_letter { " " } else { "" };
+    // A word that is small, not a power, or the letter of a note.
     if last.is_none() && !text.chars().any(char::is_numeric) {
-        return text.to_owned();
+        let is_letter = follows_letter && text.chars().count() == 1;
+        return if is_letter { format!("[{text}]{gap}") } else { format!("{text}{gap}") };
     }
     let is_number = |c: char| c.is_ascii_digit() || matches!(c, ',' | '–' | '-' | ' ');
     let may_be_note = may_be_note
@@ -207,11 +217,13 @@ fn raised(before: &str, text: &str, next: Option<char>, may_be_note: bool) -> St
         && text.chars().all(is_number);
     let is_note = may_be_note
         && match last {
-            None => !follows_letter,
+            // Isotopes have a letter there.
+            None => !next.is_some_and(char::is_alphabetic),
             Some(c) if ".,;:!?%…”\"’'»。".contains(c) => !follows_letter,
             Some(_) => is_word(before) || is_year(before) || prices::ends_with_price(before),
         };
     match is_note {
+        true if last.is_none() => format!("[{text}]{gap}"),
         true => format!("[{text}]"),
         // Nothing before it: isotopes are written so.
         false => format!("^{}", grouped(text, next.filter(|_| last.is_some()))),
@@ -251,9 +263,12 @@ fn is_formula(before: &str) -> bool {
     let start = before
         .rfind(|c: char| !is_part(c))
         .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
-    let (mut letters, mut run) = (0, 0);
+    let (mut letters, mut run, mut last) = (0, 0, ' ');
     for c in before[start..].chars() {
+        let before = std::mem::replace(&mut last, c);
         match c {
+            // No formula names an element twice: it is a number to the base of 16.
+            'A'..='Z' if c == before => return false,
             'A'..='Z' => (letters, run) = (letters + 1, 1),
             // A small letter is the second one of an element.
             'a'..='z' if run == 1 => run = 2,
@@ -313,6 +328,8 @@ mod tests {
         check("Fe_{2}(SO_{4})_{3}", "Fe2(SO4)3");
         check("Ca^{2+} ions", "Ca^2+ ions");
         check("^{14}C", "^14C");
+        check("^{235}_{92}U", "^235_92 U");
+        check("FF_{16}, CO_{2}", "FF_16, CO2");
         check("^{1}/_{2} tablet", "1/2 tablet");
         check("3^{1}⁄_{2}", "3 1/2");
         check("a^{1}/b", "a^1/b");
@@ -333,6 +350,9 @@ mod tests {
         check("f^{(2)}(x), 2^{10}, 12019^{4}", "f^((2))(x), 2^10, 12019^4");
         check("see ^{3} below", "see [3] below");
         check("^{Lexer} rules", "Lexer rules");
+        check("^{1}2019 figures, ^{a}2019", "[1] 2019 figures, [a] 2019");
+        check("^{a}Adjusted for age, ^{NEW}Boat", "[a] Adjusted for age, NEW Boat");
+        check("0.05^{a}, 7^{b}", "0.05ª, 7^b");
     }
 
     #[test]
@@ -343,6 +363,6 @@ mod tests {
         check("only 12^{99} €, was $ 15^{50}, or 900^{00} EUR", "only 12.99 €, was $ 15.50, or 900.00 EUR");
         check("Fr. 7^{50}; 12,^{50} euros; 8.^{20} kr", "Fr. 7.50; 12,50 euros; 8.20 kr");
         check("5 × 10^{12} €, 10^{99} m, 12^{99} krill", "5 × 10^12 €, 10^99 m, 12^99 krill");
-        check("Boat^{TM} n^{o} 5", "BoatTM no 5");
+        check("Boat^{TM} n^{o} 5", "BoatTM nº 5");
     }
 }

@@ -106,6 +106,8 @@ fn headers_and_footers_of_sheets_are_read() {
         "[page header] Confidential\n\n1\n\n[page footer] ACME & Sons\n",
         "",
     );
+    let sheet = sheet.replace(" differentFirst='1'", "").replace("firstFooter", "evenFooter");
+    check("a.xlsx", &xlsx(&[("name='a'", &sheet)], &[]), "[page header] Confidential\n\n1\n", "");
 }
 
 #[test]
@@ -193,6 +195,32 @@ fn charts_are_the_numbers_that_they_show() {
     let text =
         "See:\n\n[chart: Sales of all; Year]\n\n| Sold | Share\n2024 | 2.3 | 25.6%\n2025 | 7 | 50.0%\n";
     check("a.docx", &archive(&parts), text, "");
+    // Points of scatter charts have their own place, and groups of points a name.
+    let series = |name: &str, x: &[&str], y: &[&str], more: &str| {
+        format!(
+            "<c:ser><c:tx><c:v>{name}</c:v></c:tx><c:xVal><c:numCache>{}</c:numCache></c:xVal><c:yVal><c:numCache>{}\
+             </c:numCache></c:yVal>{more}</c:ser>",
+            points(x),
+            points(y)
+        )
+    };
+    let sizes = format!("<c:bubbleSize><c:numCache>{}</c:numCache></c:bubbleSize>", points(&["3"]));
+    for (second, rows) in [
+        (series("B", &["5", "6"], &["50", "60"], &sizes), "1 | 10\n2 | 20\n5 | | 50 (size 3)\n6 | | 60\n"),
+        (series("B", &["1", "2"], &["50", "60"], ""), "1 | 10 | 50\n2 | 20 | 60\n"),
+    ] {
+        let chart = format!("<c:chart>{}{second}</c:chart>", series("A", &["1", "2"], &["10", "20"], ""));
+        let parts = [parts[0], parts[1], ("charts/c.xml", &chart)];
+        check("a.docx", &archive(&parts), &format!("See:\n\n[chart]\n\n| A | B\n{rows}"), "");
+    }
+    let chart = format!(
+        "<c:chart><c:ser><c:cat><c:multiLvlStrRef><c:multiLvlStrCache><c:lvl>{}</c:lvl><c:lvl><c:pt idx='0'><c:v>2023</c:v></c:pt>\
+         <c:pt idx='2'><c:v>2024</c:v></c:pt></c:lvl></c:multiLvlStrCache></c:multiLvlStrRef></c:cat><c:val>{}</c:val></c:ser></c:chart>",
+        points(&["Q1", "Q2", "Q1"]),
+        points(&["1", "2", "3"]),
+    );
+    let parts = [parts[0], parts[1], ("charts/c.xml", &chart)];
+    check("a.docx", &archive(&parts), "See:\n\n[chart]\n\n2023 Q1 | 1\n2023 Q2 | 2\n2024 Q1 | 3\n", "");
 }
 
 #[test]

@@ -228,6 +228,10 @@ fn raised_text_and_formulas_are_not_joined() {
         )),
         "is ∑_(i=1)^n i.\n",
     );
+    for (show, shown) in [("<m:show m:val='0'/>", "is y.\n"), ("", "is xy.\n")] {
+        let phantom = format!("<m:phant><m:phantPr>{show}</m:phantPr>{}</m:phant>{}", of("e", "x"), t("y"));
+        check(&math(&phantom), shown);
+    }
     check(
         &math(&format!(
             "<m:func><m:fName><m:sSub>{}{}</m:sSub></m:fName>{}</m:func>",
@@ -585,6 +589,79 @@ fn notes_comments_headers_and_pictures_are_told() {
         "[page header]\nACME Ltd, secret\n\nOne[^1] two[^2][^c1]\n\n[image: A boat]\n\n[^1]: first\n\n[^2]: second\n\n[^c1]: Ann comments: Really?\n"
     );
     assert_eq!(notes(&document), "1 picture without text");
+}
+
+#[test]
+fn headers_of_pages_that_are_not_there_are_left_out() {
+    let relations: String = ["first", "even", "default"]
+        .map(|kind| format!("<Relationship Id='{kind}' Type='x/header' Target='{kind}.xml'/>"))
+        .concat();
+    let relations = format!("<Relationships>{relations}</Relationships>");
+    let header = |text: &str| format!("<w:hdr><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:hdr>");
+    let read = |section: &str, settings: &str| {
+        let references = ["first", "even", "default"]
+            .map(|kind| format!("<w:headerReference w:type='{kind}' r:id='{kind}'/>"))
+            .concat();
+        let body = format!("<w:p><w:r><w:t>Text</w:t></w:r></w:p><w:sectPr>{references}{section}</w:sectPr>");
+        docx(
+            &body,
+            &[
+                ("word/_rels/document.xml.rels", &relations),
+                ("word/settings.xml", &format!("<w:settings>{settings}</w:settings>")),
+                ("word/first.xml", &header("old draft")),
+                ("word/even.xml", &header("old offer")),
+                ("word/default.xml", &header("Offer 2024-17")),
+            ],
+        )
+        .text
+    };
+    assert_eq!(read("", ""), "[page header]\nOffer 2024-17\n\nText\n");
+    assert_eq!(
+        read("<w:titlePg/>", ""),
+        "[page header]\nold draft\n\n[page header]\nOffer 2024-17\n\nText\n"
+    );
+    assert_eq!(
+        read("<w:titlePg w:val='0'/>", "<w:evenAndOddHeaders/>"),
+        "[page header]\nold offer\n\n[page header]\nOffer 2024-17\n\nText\n"
+    );
+}
+
+#[test]
+fn a_paragraph_whose_end_is_deleted_goes_on() {
+    let list = "<w:numPr><w:ilvl w:val='0'/><w:numId w:val='1'/></w:numPr>";
+    let paragraph = |deleted: &str, text: &str| {
+        format!("<w:p><w:pPr>{list}<w:rPr>{deleted}</w:rPr></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
+    };
+    let numbering = "<w:numbering><w:abstractNum w:abstractNumId='0'><w:lvl w:ilvl='0'><w:start w:val='1'/>\
+        <w:numFmt w:val='decimal'/><w:lvlText w:val='%1.'/></w:lvl></w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='0'/></w:num></w:numbering>";
+    let read = |body: &[String]| docx(&body.concat(), &[("word/numbering.xml", numbering)]).text;
+    let gone = "<w:del w:id='1'/>";
+    let empty = || "<w:p></w:p>".to_owned();
+    let last = || paragraph("", "all");
+    assert_eq!(
+        read(&[paragraph(gone, "Total is 10"), paragraph("", "0 EUR"), last()]),
+        "1. Total is 100 EUR\n2. all\n"
+    );
+    assert_eq!(read(&[paragraph(gone, "a"), paragraph(gone, "b"), empty(), last()]), "1. ab\n2. all\n");
+    let cell =
+        format!("<w:tbl><w:tr><w:tc>{}</w:tc><w:tc>{}</w:tc></w:tr></w:tbl>", paragraph(gone, "a"), empty());
+    assert_eq!(read(&[paragraph(gone, "x"), cell]), "1. x\n\n2. a\n");
+}
+
+#[test]
+fn fields_that_only_keep_a_text_show_nothing() {
+    let field = |instruction: &str| {
+        format!(
+            "<w:r><w:fldChar w:fldCharType='begin'/></w:r><w:r><w:instrText>{instruction}</w:instrText></w:r>\
+             <w:r><w:fldChar w:fldCharType='separate'/></w:r><w:r><w:t>250</w:t></w:r><w:r><w:fldChar w:fldCharType='end'/></w:r>"
+        )
+    };
+    let body =
+        format!("<w:p>{}{}<w:r><w:t> EUR</w:t></w:r></w:p>", field(" SET rent \"250\" "), field(" rent "));
+    assert_eq!(docx(&body, &[]).text, "250 EUR\n");
+    let rtf =
+        r"{\rtf1 {\field{\*\fldinst set rent 250}{\fldrslt 250}}{\field{\*\fldinst rent}{\fldrslt 250}} EUR}";
+    assert_eq!(crate::parts::read("a.rtf", rtf.as_bytes()).text, "250 EUR\n");
 }
 
 #[test]

@@ -19,9 +19,9 @@ impl Fields {
         self.0.push(OpenField::default());
     }
 
-    /// What follows is shown.
+    /// What follows is shown, if the field shows it.
     pub(super) fn separate(&mut self) {
-        self.0.iter_mut().last().into_iter().for_each(|open| open.shows = true);
+        self.0.iter_mut().last().into_iter().for_each(|open| open.shows = open.field.shows_result());
     }
 
     /// Text is shown.

@@ -265,6 +265,8 @@ struct Reader {
     in_value: bool,
     in_formula: bool,
     rich: Option<RichText>,
+    /// Whether first pages, and even ones, have headers of their own.
+    header_pages: [bool; 2],
     /// The code of the header or footer.
     header: Option<String>,
     /// Whether the sheet has rules or tables, which colour its cells.
@@ -350,6 +352,13 @@ impl Reader {
             "conditionalFormatting" | "tablePart" => self.has_rules = true,
             "control" => self.controls.push(Control::of(element)),
             "is" => self.rich = Some(RichText::default()),
+            "headerFooter" => {
+                let has =
+                    |name: &str| element.attribute(name).is_some_and(|value| value == "1" || value == "true");
+                self.header_pages = [has("differentFirst"), has("differentOddEven")];
+            }
+            "firstHeader" | "firstFooter" if !self.header_pages[0] => {}
+            "evenHeader" | "evenFooter" if !self.header_pages[1] => {}
             "oddHeader" | "evenHeader" | "firstHeader" | "oddFooter" | "evenFooter" | "firstFooter" => {
                 self.header = Some(String::new());
             }

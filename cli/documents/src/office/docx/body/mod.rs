@@ -57,6 +57,16 @@ pub(super) enum Kind {
 pub(super) struct HeaderReference {
     pub(super) id: String,
     pub(super) is_footer: bool,
+    pages: Pages,
+}
+
+/// The pages that have a header.
+#[derive(Debug)]
+enum Pages {
+    /// All that have none of their own kind.
+    All,
+    First,
+    Even,
 }
 
 /// A paragraph that is open.
@@ -70,6 +80,8 @@ struct Paragraph {
     has_begun: bool,
     /// Whether its end is deleted or hidden.
     is_gone: bool,
+    /// Whether its end is deleted, so that the next paragraph goes on in its line.
+    is_joined: bool,
     ground: Option<Color>,
     has_white: bool,
     tabs: Rc<TabStops>,
@@ -108,6 +120,9 @@ pub(super) struct Body {
     /// Written before its first paragraph.
     note_mark: String,
     headers: Vec<HeaderReference>,
+    /// Whether first pages have headers of their own, and even pages.
+    has_first_pages: bool,
+    has_even_pages: bool,
     /// Depth within an element that is left out.
     skipping: usize,
     /// Whether the text belongs to an element of text, and is not white space of the file.
@@ -119,6 +134,8 @@ pub(super) struct Body {
     in_row_properties: bool,
     in_table_properties: bool,
     paragraphs: Vec<Paragraph>,
+    /// Whether the next paragraph goes on in the line of the last one.
+    joins: bool,
     runs: Vec<RunLook>,
     fields: Fields,
     auto_numbers: AutoNumbers,
@@ -167,10 +184,15 @@ impl Body {
     pub(super) fn read_settings(&mut self, archive: &mut Archive, part: &str) -> Result<(), Problem> {
         let text = archive.text_if_whole(part)?.unwrap_or_default();
         let _ = xml::read(part, &text, |piece| {
-            if let Piece::Start(element) = piece
-                && element.name == "defaultTabStop"
-            {
-                self.tab_distance = element.attribute("val").and_then(|distance| distance.parse().ok());
+            if let Piece::Start(element) = piece {
+                match element.name.as_str() {
+                    "defaultTabStop" => {
+                        self.tab_distance =
+                            element.attribute("val").and_then(|distance| distance.parse().ok());
+                    }
+                    "evenAndOddHeaders" => self.has_even_pages = element.is_on(),
+                    _ => {}
+                }
             }
             Ok(())
         });
@@ -230,9 +252,15 @@ impl Body {
         (self.fields, self.math, self.cell, self.description) = (Fields::default(), None, None, None);
     }
 
-    /// The headers and footers that the text refers to.
+    /// The headers and footers that the text refers to, and that its pages have.
     pub(super) fn take_headers(&mut self) -> Vec<HeaderReference> {
-        std::mem::take(&mut self.headers)
+        let mut headers = std::mem::take(&mut self.headers);
+        headers.retain(|header| match header.pages {
+            Pages::All => true,
+            Pages::First => self.has_first_pages,
+            Pages::Even => self.has_even_pages,
+        });
+        headers
     }
 
     /// The text with its notes, and what is not in it.
@@ -283,7 +311,12 @@ impl Body {
             _ if self.in_run_properties => self.run_property(element),
             "headerReference" | "footerReference" => {
                 let is_footer = name == "footerReference";
-                self.headers.extend(value("id").map(|id| HeaderReference { id, is_footer }));
+                let pages = match value("type").as_deref() {
+                    Some("first") => Pages::First,
+                    Some("even") => Pages::Even,
+                    _ => Pages::All,
+                };
+                self.headers.extend(value("id").map(|id| HeaderReference { id, is_footer, pages }));
             }
             _ if self.in_paragraph_properties => self.paragraph_property(element),
             // Deleted text; what was moved stands elsewhere.
@@ -292,6 +325,8 @@ impl Body {
                 self.skipping = 1;
             }
             "moveFrom" => self.skipping = 1,
+            // A section may have the header of one before it.
+            "titlePg" => self.has_first_pages |= element.is_on(),
             "p" => {
                 self.begin_cell();
                 self.is_counted = false;
@@ -324,7 +359,10 @@ impl Body {
                 self.fields.separate();
             }
             "checkBox" | "checked" | "default" | "result" | "listEntry" => self.fields.property(element),
-            "tbl" => self.begin_table(),
+            "tbl" => {
+                self.end_joined();
+                self.begin_table();
+            }
             "tr" => self.start_row(),
             "hidden" | "tblHeader" | "gridBefore" | "cnfStyle" => {
                 if let Some(row) = self.row_properties() {
@@ -420,7 +458,10 @@ impl Body {
                 self.show_control();
                 self.end_paragraph();
             }
-            "tc" => self.end_cell(),
+            "tc" => {
+                self.end_joined();
+                self.end_cell();
+            }
             "tr" => self.end_row(),
             "tbl" => self.end_table(),
             "oMath" => {
@@ -438,6 +479,7 @@ impl Body {
                 }
             }
             "footnote" | "endnote" | "comment" => {
+                self.end_joined();
                 if let Some((order, mut writer)) = self.note.take() {
                     self.counts.unfilled_rows += writer.unfilled_rows();
                     self.notes.push((order, writer.finish()));

@@ -1,6 +1,6 @@
 //! What elements write: text as its run looks, paragraphs with their numbers, marks of notes.
 
-use super::{Body, Kind};
+use super::{Body, Kind, Paragraph};
 use crate::color::Color;
 use crate::office::docx::auto_numbers::FieldPlace;
 use crate::office::docx::styles::{RunLook, set_tabs, shading};
@@ -17,7 +17,9 @@ impl Body {
             // Of the end of the paragraph.
             if let Some(paragraph) = self.paragraphs.last_mut() {
                 let is_hidden = element.name == "vanish" && element.is_on();
-                paragraph.is_gone |= is_hidden || matches!(element.name.as_str(), "del" | "moveFrom");
+                let is_deleted = matches!(element.name.as_str(), "del" | "moveFrom");
+                paragraph.is_gone |= is_hidden || is_deleted;
+                paragraph.is_joined |= is_deleted;
             }
             return;
         }
@@ -221,6 +223,9 @@ impl Body {
             return;
         };
         paragraph.has_begun = true;
+        if std::mem::take(&mut self.joins) {
+            return;
+        }
         let style = self.styles.get(paragraph.style.as_deref());
         let heading = paragraph.heading.or(style.heading).filter(|level| *level > 0);
         let number = style.number.replaced_by(&paragraph.number);
@@ -248,7 +253,24 @@ impl Body {
         }
     }
 
+    /// Ends the line of a paragraph whose end is deleted, where no other goes on in it.
+    pub(super) fn end_joined(&mut self) {
+        if std::mem::take(&mut self.joins) {
+            self.out().line();
+        }
+    }
+
     pub(super) fn end_paragraph(&mut self) {
+        let is_joined = |paragraph: &Paragraph| paragraph.is_joined && (paragraph.has_begun || self.joins);
+        if self.paragraphs.last().is_some_and(is_joined) {
+            self.joins = true;
+            self.paragraphs.pop();
+            return;
+        }
+        if self.joins {
+            self.paragraphs.pop();
+            return self.end_joined();
+        }
         // An empty paragraph of a list is counted, too.
         let is_counted = self.paragraphs.last().is_some_and(|paragraph| {
             let in_list = || self.styles.get(paragraph.style.as_deref()).number.list.is_some();

@@ -56,6 +56,9 @@ impl Reader {
                 self.group.in_shape = true;
                 return true;
             }
+            "fldrslt" if self.fields.last().is_some_and(|open| !open.field.shows_result()) => {
+                Destination::Skipped
+            }
             "fldrslt" | "formfield" | "shppict" | "result" | "moMathPara" | "mmath" => return true,
             // It stands where a row of a table within a cell ends.
             "nesttableprops" => {
