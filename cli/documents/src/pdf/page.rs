@@ -305,6 +305,9 @@ impl<'a> Device<'a> for PageReader<'_> {
             return;
         };
         let Some((characters, source)) = self.text(glyph, characters) else { return };
+        if let Glyph::Outline(glyph) = glyph {
+            text.y -= text.height * self.programs.signs.hanging(glyph, &characters);
+        }
         text.text = characters;
         text.is_layer = is_invisible;
         let middle = at(advance.unwrap_or(UNITS_PER_EM / 2.0) / 2.0, UNITS_PER_EM / 3.0);

@@ -70,6 +70,16 @@ impl FormulaPart {
         FormulaPart { is_atomic, starts_word: is_word, ends_word: is_word, text, ..FormulaPart::default() }
     }
 
+    /// A formula that is a line already: one symbol, number or word, or a part between brackets, needs no others.
+    fn line(text: &str) -> FormulaPart {
+        let is_number = text.chars().all(|c| c.is_numeric() || matches!(c, '.' | ','));
+        let is_atomic = text.chars().count() == 1
+            || is_number
+            || text.chars().all(char::is_alphabetic)
+            || is_bracketed(text.trim_start_matches(['√', '∛', '∜']));
+        FormulaPart { is_atomic, ..FormulaPart::atom(text.to_owned()) }
+    }
+
     fn atom(text: String) -> FormulaPart {
         FormulaPart { text, is_atomic: true, ..FormulaPart::default() }
     }
@@ -110,6 +120,20 @@ impl FormulaPart {
     }
 }
 
+/// Whether one pair of brackets is around a text.
+fn is_bracketed(text: &str) -> bool {
+    let mut depth = 0_usize;
+    let ends = text.char_indices().filter_map(|(i, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        (depth == 0).then_some(i + c.len_utf8())
+    });
+    text.starts_with('(') && ends.take(1).eq([text.len()])
+}
+
 fn is_relation(c: char) -> bool {
     "=<>≤≥≠≈≡∼≅→⇒⇔↔∈∉⊂⊆∝".contains(c)
 }
@@ -145,6 +169,11 @@ impl Formula {
         if !text.trim().is_empty() {
             self.push(FormulaPart::token(&text));
         }
+    }
+
+    /// Appends a part that is written as a line already.
+    pub(crate) fn line(&mut self, text: &str) {
+        self.push(FormulaPart::line(text));
     }
 
     fn push(&mut self, part: FormulaPart) {

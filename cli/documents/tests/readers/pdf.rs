@@ -449,24 +449,101 @@ fn exponents_and_indices_are_told_from_the_text() {
     }
 }
 
+/// Texts in Helvetica of their own sizes, each at its place, and lines: `(from, to, y)`.
+fn drawn(texts: &[(f64, f64, f64, &str)], lines: &[(f64, f64, f64)]) -> String {
+    let texts = texts.iter().map(|(size, x, y, text)| format!("BT /F {size} Tf {x} {y} Td ({text}) Tj ET\n"));
+    let lines = lines.iter().map(|(from, to, y)| format!("{from} {y} m {to} {y} l S\n"));
+    texts.chain(lines).collect()
+}
+
 #[test]
 fn fractions_above_each_other_are_written_with_a_slash() {
     // As TeX sets them: both parts smaller, one above the line of writing and one below it.
-    for (above, below, x, expected) in [
-        ("1", "2", 108.5, "the half 1/2 of it"),
-        ("n+1", "2", 112.0, "the half (n+1)/2 of it"),
-        ("1", "10x", 107.0, "the half 1/10x of it"),
+    for (above, below, from, to, at, expected) in [
+        ("1", "2", 107.5, 111.4, 107.5, "the half 1/2 of it"),
+        ("n+1", "2", 107.5, 119.4, 111.5, "the half (n+1)/2 of it"),
+        ("10", "2x", 107.5, 115.3, 107.7, "the half 10/(2x) of it"),
     ] {
-        let content = format!(
-            "BT /F 10 Tf 72 700 Td (the half) Tj ET BT /F 7 Tf 107.5 703.9 Td ({above}) Tj ET BT /F 7 Tf {x} 696.5 Td ({below}) \
-             Tj ET BT /F 10 Tf 121 700 Td (of it) Tj ET"
-        );
-        assert_text(&content, &format!("{expected}\n"));
+        let texts = [
+            (10.0, 72.0, 700.0, "the half"),
+            (7.0, 107.5, 703.9, above),
+            (7.0, at, 696.5, below),
+            (10.0, 123.0, 700.0, "of it"),
+        ];
+        assert_text(&drawn(&texts, &[(from, to, 702.5)]), &format!("{expected}\n"));
     }
     let both = "BT /F 10 Tf 72 700 Td (x) Tj ET BT /F 7 Tf 77 703.6 Td (2) Tj ET BT /F 7 Tf 77 697.5 Td (i) Tj ET BT /F 10 Tf 81 \
         700 Td ( = 5) Tj ET";
     // The index is said first, whichever is drawn first.
     assert_text(both, "x_i^2 = 5\n");
+}
+
+#[test]
+fn fractions_may_be_as_large_as_the_text_and_contain_each_other() {
+    // As LibreOffice draws them: what is below the lines first.
+    let displayed = [
+        (12.0, 72.0, 700.0, "y ="),
+        (12.0, 102.0, 692.0, "2"),
+        (12.0, 117.5, 700.0, ","),
+        (12.0, 96.0, 707.0, "a+1"),
+    ];
+    assert_text(&drawn(&displayed, &[(95.0, 117.0, 703.4)]), "y = (a+1)/2,\n");
+    // A formula alone; a fraction below another.
+    let nested = [
+        (10.0, 205.0, 712.0, "1"),
+        (10.0, 200.0, 700.0, "1 +"),
+        (7.0, 216.0, 704.0, "a"),
+        (7.0, 216.0, 696.5, "b"),
+    ];
+    assert_text(&drawn(&nested, &[(200.0, 220.5, 709.5), (215.8, 220.1, 702.5)]), "1/(1 + a/b)\n");
+    // Two beside each other, and a number before them.
+    let two = [
+        (10.0, 72.0, 700.0, "is 2"),
+        (7.0, 87.0, 703.9, "1"),
+        (7.0, 87.0, 696.5, "2"),
+        (7.0, 93.0, 703.9, "c"),
+        (7.0, 93.0, 696.5, "d"),
+    ];
+    assert_text(&drawn(&two, &[(86.9, 91.0, 702.5), (92.8, 96.7, 702.5)]), "is 2 1/2 c/d\n");
+}
+
+#[test]
+fn other_lines_between_texts_are_no_fractions() {
+    // Under a number, with text of another column near it; under a title.
+    let index = [(9.0, 72.0, 735.0, "36"), (9.0, 72.0, 722.0, "99"), (9.0, 93.0, 730.0, "zero")];
+    assert_text(&drawn(&index, &[(72.0, 82.0, 733.0)]), "36\n99\n\nzero\n");
+    let title = [(10.0, 100.0, 700.0, "Report"), (10.0, 105.0, 688.0, "2024")];
+    assert_text(&drawn(&title, &[(100.0, 131.0, 698.5)]), "Report\n2024\n");
+}
+
+#[test]
+fn roots_are_written_with_what_is_under_their_line() {
+    let made = |lines: &str| {
+        let text = |text: &str| codes("√x+123 =", text);
+        let content = format!(
+            "BT /G 10 Tf 67 700 Td {} Tj ET BT /G 10 Tf 87 700 Td {} Tj ET BT /G 10 Tf 92.2 700 Td {} Tj ET {lines}",
+            text("x ="),
+            text("√"),
+            text("x+1"),
+        );
+        Made::new(content).with_characters("√x+123 =").text()
+    };
+    assert_eq!(made("92 709 m 107.5 709 l S"), "x = √(x+1)\n");
+    let degree = format!("BT /G 5 Tf 86 704 Td {} Tj ET 92 709 m 107.5 709 l S", codes("√x+123 =", "3"));
+    assert_eq!(made(&degree), "x = ∛(x+1)\n");
+}
+
+#[test]
+fn exponents_of_almost_the_same_size_are_told_by_their_height() {
+    // As WeasyPrint draws them, in cells with fewer letters than exponents.
+    let (size, rise) = (10.67, 5.33);
+    for (base, exponent, expected) in
+        [("10", "12", "10^12"), ("m", "2", "m^2"), ("10", "-3", "10^-3"), ("2", "n+1", "2^(n+1)")]
+    {
+        assert_text(&risen(&[(11.0, 0.0, base), (size, rise, exponent)]), &format!("{expected}\n"));
+    }
+    // A letter that is lowered by less is part of a name.
+    assert_text(&risen(&[(11.0, 0.0, "the T"), (10.7, -2.4, "E"), (11.0, 0.0, "X book")]), "the TEX book\n");
 }
 
 #[test]

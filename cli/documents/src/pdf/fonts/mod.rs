@@ -4,6 +4,7 @@
 mod asked;
 pub(super) mod codes;
 pub(super) mod collections;
+mod large_signs;
 pub(super) mod names;
 pub(super) mod programs;
 mod tex_codes;

@@ -16,6 +16,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::codes::Tables;
 use super::collections::TwoByteFonts;
+use super::large_signs::LargeSigns;
 
 /// Characters that are read from all tables of a document, and as how many a table counts at least.
 const MAX_CHARACTERS: usize = 1 << 22;
@@ -39,6 +40,7 @@ pub(in crate::pdf) struct Programs {
     /// Characters that may still be read.
     left: usize,
     pub(in crate::pdf) tables: Arc<Tables>,
+    pub(in crate::pdf) signs: LargeSigns,
 }
 
 impl Programs {
@@ -49,6 +51,7 @@ impl Programs {
             glyphs: HashMap::new(),
             left: MAX_CHARACTERS,
             tables: Arc::new(Tables::new()),
+            signs: LargeSigns::default(),
         }
     }
 

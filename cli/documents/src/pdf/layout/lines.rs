@@ -17,9 +17,10 @@ const OTHER_LINE: f64 = 0.6;
 pub(super) const PARAGRAPH: f64 = 1.7;
 /// Glyphs may overlap by this much.
 const OVERLAP: f64 = 0.3;
-/// Glyphs of a fraction are smaller than those of the line by this factor, and differ by less than this.
+/// Exponents and indices are smaller than the glyphs of the line by this factor.
 const SMALL: f64 = 0.85;
-const SAME_SIZE: f64 = 0.1;
+/// An exponent and an index have fewer glyphs. Lines beside a large initial have more.
+const MAX_SCRIPT: usize = 32;
 /// Baselines that differ by less than this are the same.
 const SAME_BASELINE: f64 = 0.05;
 /// In a line with more glyphs than this, no free place is looked for.
@@ -85,18 +86,6 @@ impl Line {
         self.glyphs.push(glyph);
     }
 
-    /// Whether a glyph is the first one below a fraction, of which the last glyph is above.
-    fn is_denominator(&self, last: &PlacedText, glyph: &PlacedText) -> bool {
-        let (size, y) = self.main;
-        let down = (y - glyph.y) / size;
-        last.turn == glyph.turn
-            && last.y > y
-            && (0.0..OTHER_LINE).contains(&down)
-            && glyph.size < SMALL * size
-            && (glyph.size - last.size).abs() < SAME_SIZE * last.size
-            && glyph.x < last.end
-    }
-
     /// Whether a glyph continues the line after an exponent or an index, or is one: with an index, an exponent of the same
     /// letter is farther apart from it than lines are. So their distance is that from the line's own baseline.
     fn is_near_script(&self, last: &PlacedText, glyph: &PlacedText) -> bool {
@@ -109,6 +98,7 @@ impl Line {
             && is_near(last)
             && is_near(glyph)
             && (is_main(glyph) || is_script(glyph))
+            && self.glyphs.iter().rev().take(MAX_SCRIPT).any(is_main)
             && (self.main_end - OVERLAP * size..last.end + size).contains(&glyph.x)
     }
 
@@ -160,7 +150,6 @@ pub(super) fn lines(glyphs: Vec<PlacedText>) -> Vec<Line> {
         let last = &line.glyphs[line.glyphs.len() - 1];
         match step(last, &glyph) {
             Step::Along => line.push(glyph),
-            _ if line.is_denominator(last, &glyph) => line.push(glyph),
             Step::Back | Step::Line | Step::Paragraph if line.is_near_script(last, &glyph) => {
                 line.is_mixed = true;
                 line.push(glyph);

@@ -3,7 +3,7 @@
 //! The steps, in this order:
 //!
 //! 1. What is drawn twice is dropped (`doubles.rs`). Text with a line through it is struck out (`struck.rs`).
-//! 2. Vertical text is laid down (`vertical.rs`).
+//! 2. Vertical text is laid down (`vertical.rs`). Fractions are written on the line (`fractions.rs`).
 //! 3. Tables whose columns are divided by drawn lines are taken out (`tables/ruled.rs`).
 //! 4. Glyphs become lines, in the order in which they are drawn (`lines.rs`).
 //!    Lines that are not drawn in the order of their places are ordered (`order.rs`).
@@ -15,6 +15,7 @@
 
 mod direction;
 mod doubles;
+mod fractions;
 mod hyphens;
 pub(super) mod letters;
 mod lines;
@@ -116,6 +117,14 @@ impl PlacedText {
         }
     }
 
+    /// Its last character.
+    fn last(&self) -> Option<char> {
+        match &self.text {
+            BfString::Char(c) => Some(*c),
+            BfString::String(text) => text.chars().next_back(),
+        }
+    }
+
     fn middle(&self) -> f64 {
         (self.x + self.end) / 2.0
     }
@@ -146,6 +155,7 @@ pub(super) fn text(
     doubles::remove(&mut glyphs);
     struck::mark(&mut glyphs, rules);
     vertical::lay_down(&mut glyphs);
+    fractions::join(&mut glyphs, rules);
     // Programs that recognise text draw it in the order of reading, at places that are guesses.
     let is_layer = glyphs.iter().any(|glyph| glyph.is_layer);
     let is_rtl = Count::is_rtl(&[Count::of(&glyphs), Count::of(&values)]);
@@ -210,6 +220,15 @@ fn lines_and_tables(
         }
     }
     lines
+}
+
+/// By how many degrees the glyphs are turned, each number once.
+fn turns(glyphs: &[PlacedText]) -> Vec<i16> {
+    let mut turns: Vec<i16> = glyphs.iter().map(|glyph| glyph.turn).collect();
+    turns.dedup();
+    turns.sort_unstable();
+    turns.dedup();
+    turns
 }
 
 /// How most text is turned.

@@ -4,7 +4,7 @@
 //! `10^6` and `x_i` are written as in plain formulas, `e^(x+1)` with brackets. A raised number after a word or after
 //! punctuation is the mark of a note: `bridge.[12]`. Small numbers around a slash, of which the first is higher, are a
 //! fraction: `3 1/2`. A raised number before another slash is an exponent: `10^9/l`. Raised cents of a price are cents:
-//! `12.90 EUR`.
+//! `12.90 EUR`. Fractions with a line between their parts are made in `fractions.rs`.
 
 use std::borrow::Cow;
 
@@ -20,8 +20,9 @@ const LOWERED: f64 = 0.06;
 /// The same for glyphs that are not small.
 const RAISED_MAIN: f64 = 0.25;
 const LOWERED_MAIN: f64 = 0.2;
-/// Above and below a fraction's line, text is farther apart than this; around its slash, than this.
-const FRACTION: f64 = 0.68;
+/// The same for letters that are a little smaller. The `E` of TeX is lowered by less.
+const RAISED_LETTER: f64 = 0.3;
+/// Around a fraction's slash, digits are higher and lower than each other by this.
 const SLASHED: f64 = 0.15;
 /// A size that less of the glyphs have is rare.
 const RARE: f64 = 0.1;
@@ -78,7 +79,7 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
         }
     }
     let mut rest = letters;
-    let parts: Vec<ScriptRun<'_>> = scripts
+    let parts: Vec<ScriptRun> = scripts
         .chunk_by(|a, b| a.0 == b.0)
         .map(|scripts| {
             let (part, after) = rest.split_at(scripts.len());
@@ -88,7 +89,7 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 Script::Raised | Script::Lowered if part.len() < letters.len() => write(part, &mut text),
                 _ => write_plain(part, &mut text),
             }
-            ScriptRun { script: scripts[0].0, text, is_apart: part[0].is_apart, letters: part }
+            ScriptRun { script: scripts[0].0, text, is_apart: part[0].is_apart }
         })
         .collect();
     let mut last_script: Option<char> = None;
@@ -113,14 +114,6 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
                 out.push_str(&text.replace('⁄', "/"));
                 last_script = None;
                 continue;
-            }
-            Script::Raised if after.is_some_and(|after| part.is_above(after, size)) => {
-                separate_number(out);
-                push_bracketed(text, out);
-            }
-            Script::Lowered if before.is_some_and(|before| before.is_above(part, size)) => {
-                out.push('/');
-                push_bracketed(text, out);
             }
             Script::Slashed => {
                 separate_number(out);
@@ -151,12 +144,15 @@ pub(super) fn write(letters: &[Letter<'_>], out: &mut String) {
     }
 }
 
-/// The letters with each index before the exponent that is above it, and the parts of a fraction one after the other.
+/// The letters with each index before the exponent that is above it.
 fn in_order<'a, 'b>(letters: &'b [Letter<'a>], size: f64, baseline: f64) -> Cow<'b, [Letter<'a>]> {
     let script = |letter: &Letter<'_>| script(letter, size, baseline);
     let mut ordered = Cow::Borrowed(letters);
     let mut end = 0;
-    for run in letters.chunk_by(|a, b| (script(a) == Script::Main) == (script(b) == Script::Main)) {
+    // A word that is not small is no script of the one before it.
+    let is_other_word = |letter: &Letter<'_>| letter.is_apart && letter.glyph.size > SMALL * size;
+    let is_main = |letter: &Letter<'_>| script(letter) == Script::Main;
+    for run in letters.chunk_by(|a, b| is_main(a) == is_main(b) && !is_other_word(b)) {
         let start = end;
         end += run.len();
         let raised = run.iter().filter(|letter| script(letter) == Script::Raised);
@@ -171,13 +167,11 @@ fn in_order<'a, 'b>(letters: &'b [Letter<'a>], size: f64, baseline: f64) -> Cow<
         {
             continue;
         }
-        let is_fraction = above.glyph.y - below.glyph.y > FRACTION * size;
-        let first = if is_fraction { Script::Raised } else { Script::Lowered };
         let run = &mut ordered.to_mut()[start..end];
         let is_apart = run[0].is_apart;
-        run.sort_by_key(|letter| script(letter) != first);
+        run.sort_by_key(|letter| script(letter) != Script::Lowered);
         run[0].is_apart = is_apart;
-        if let Some(second) = run.iter_mut().find(|letter| script(letter) != first) {
+        if let Some(second) = run.iter_mut().find(|letter| script(letter) != Script::Lowered) {
             second.is_apart = false;
         }
     }
@@ -211,32 +205,18 @@ fn is_slash(c: char) -> bool {
 
 /// Whether a raised part is the cents of the price that `out` ends with. Behind a gap it may be the mark of a note, unless the
 /// currency follows.
-fn is_cents(part: &ScriptRun<'_>, out: &str, after: Option<&ScriptRun<'_>>) -> bool {
+fn is_cents(part: &ScriptRun, out: &str, after: Option<&ScriptRun>) -> bool {
     let after = after.map_or("", |after| after.text.trim_start());
     prices::may_be_cents(out, &part.text)
         && (prices::begins_with_currency(after) || !part.is_apart && prices::ends_with_price(out))
 }
 
 /// Letters that follow each other and are raised or lowered alike.
-struct ScriptRun<'a> {
+struct ScriptRun {
     script: Script,
     text: String,
     /// Whether a space is before it.
     is_apart: bool,
-    letters: &'a [Letter<'a>],
-}
-
-impl ScriptRun<'_> {
-    /// Whether this is above the other in a fraction: farther apart than an exponent and an index of the same letter.
-    /// `size` is that of the main text.
-    fn is_above(&self, other: &ScriptRun<'_>, size: f64) -> bool {
-        let (above, below) = (&self.letters[0].glyph, &other.letters[0].glyph);
-        let end = self.letters[self.letters.len() - 1].glyph.end;
-        self.script == Script::Raised
-            && other.script == Script::Lowered
-            && below.x < end
-            && above.y - below.y > FRACTION * size
-    }
 }
 
 /// Puts a space after a number before a fraction: `3 1/2`.
@@ -253,7 +233,7 @@ fn main_text(letters: &[Letter<'_>]) -> (f64, f64) {
     let groups = sizes.chunk_by(|a, b| (a - b).abs() < SAME * a);
     let is_common = |group: &&[f64]| group.len() as f64 >= RARE * letters.len() as f64;
     let size = groups.into_iter().find(is_common).map_or(sizes[0], |group| group[0]);
-    let is_main = |letter: &&Letter<'_>| (letter.glyph.size - size).abs() < 2.0 * SAME * size;
+    let is_main = |letter: &&Letter<'_>| (letter.glyph.size - size).abs() < SAME * size;
     let mut baselines: Vec<f64> = letters.iter().filter(is_main).map(|letter| letter.glyph.y).collect();
     baselines.sort_by(f64::total_cmp);
     let most = baselines.chunk_by(|a, b| (a - b).abs() < SAME * size).max_by_key(|group| group.len());
@@ -265,8 +245,9 @@ fn script(letter: &Letter<'_>, size: f64, baseline: f64) -> Script {
     let is_number = letter.glyph.first().is_some_and(|c| c.is_numeric() || matches!(c, '+' | '-' | '−'));
     let (raised, lowered) = match relative {
         ..=SMALL => (RAISED, LOWERED),
-        // A letter on another baseline may be a decoration; numbers mean something.
+        // A letter of the same size on another baseline may be a decoration; numbers mean something.
         _ if relative < 1.0 + SAME && is_number => (RAISED_MAIN, LOWERED_MAIN),
+        _ if relative < 1.0 - SAME => (RAISED_LETTER, RAISED_LETTER),
         _ => return Script::Main,
     };
     match up {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use hayro_interpret::hayro_cmap::BfString;
 
-use super::PlacedText;
 use super::tables::rules::Rules;
+use super::{PlacedText, turns};
 use crate::writer::STRUCK;
 
 /// Distances in sizes of the font.
@@ -20,12 +20,8 @@ const MAX_COMPARED: usize = 5_000_000;
 
 /// Finds the glyphs that are struck out.
 pub(super) fn mark(glyphs: &mut [PlacedText], rules: &Rules) {
-    let mut turns: Vec<i16> = glyphs.iter().map(|glyph| glyph.turn).collect();
-    turns.dedup();
-    turns.sort_unstable();
-    turns.dedup();
     let mut compared = 0;
-    for turn in turns {
+    for turn in turns(glyphs) {
         let lines = rules.along(turn);
         if lines.is_empty() {
             continue;

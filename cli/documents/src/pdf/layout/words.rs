@@ -10,7 +10,7 @@ use super::{letters, scripts, struck, tracking};
 
 /// All distances are shares of the size of the font.
 /// A gap of this width is a space.
-const SPACE: f64 = 0.15;
+pub(super) const SPACE: f64 = 0.15;
 /// Where a line is set narrowly, a gap of this width is. Then most gaps are smaller than those of letters, and none is
 /// between the two. For each space there are so many of them.
 const NARROW_SPACE: f64 = 0.1;
@@ -119,16 +119,7 @@ fn row(mut line: Line, direction: Direction) -> Row {
         line.glyphs.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
     let glyphs = struck::with_marks(&line.glyphs);
-    let mut letters = letters_of(&glyphs);
-    let tracking = tracking::find(&letters);
-    let space = space(&letters);
-    for letter in &mut letters {
-        letter.is_apart = match tracking {
-            Some(tracking) if tracking.is_none(letter) => false,
-            _ => letter.has_space || letter.gap >= space,
-        };
-    }
-    let tracked = tracking.map_or(0.0, |tracking| tracking.width);
+    let (letters, tracked) = letters_of(&glyphs);
     let is_cell =
         |letter: &Letter<'_>| letter.gap >= tracked + if letter.has_space { CELL_OF_SPACES } else { CELL };
     let may_be = may_be_cell(&letters);
@@ -208,8 +199,31 @@ fn is_leader(text: &str) -> bool {
         && text.matches('.').count() >= DOTS
 }
 
-/// The glyphs that are no spaces, with the gaps between them.
-fn letters_of(glyphs: &[PlacedText]) -> Vec<Letter<'_>> {
+/// The text of glyphs on a line, in the order of their places.
+pub(super) fn on_one_line(glyphs: &[PlacedText]) -> String {
+    let (letters, _) = letters_of(glyphs);
+    let mut text = String::new();
+    if !letters.is_empty() {
+        scripts::write(&letters, &mut text);
+    }
+    text
+}
+
+/// The glyphs that are no spaces, with the gaps between them, and the width of gaps between spaced letters.
+fn letters_of(glyphs: &[PlacedText]) -> (Vec<Letter<'_>>, f64) {
+    let mut letters = letters_with_gaps(glyphs);
+    let tracking = tracking::find(&letters);
+    let space = space(&letters);
+    for letter in &mut letters {
+        letter.is_apart = match tracking {
+            Some(tracking) if tracking.is_none(letter) => false,
+            _ => letter.has_space || letter.gap >= space,
+        };
+    }
+    (letters, tracking.map_or(0.0, |tracking| tracking.width))
+}
+
+fn letters_with_gaps(glyphs: &[PlacedText]) -> Vec<Letter<'_>> {
     let mut letters = Vec::with_capacity(glyphs.len());
     let (mut end, mut has_space) = (None, false);
     for glyph in glyphs {

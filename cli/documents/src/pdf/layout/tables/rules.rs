@@ -35,14 +35,23 @@ impl Rule {
         (is_line && is_valid).then_some(Rule { is_horizontal, at, from, to })
     }
 
-    /// Whether it goes over this place, in its direction.
-    fn is_over(&self, place: f64) -> bool {
-        (self.from - SLACK..=self.to + SLACK).contains(&place)
+    pub(in super::super) fn length(&self) -> f64 {
+        self.to - self.from
     }
 
     /// Whether two lines cross or touch.
-    pub(super) fn meets(&self, other: &Rule) -> bool {
-        self.is_horizontal != other.is_horizontal && self.is_over(other.at) && other.is_over(self.at)
+    pub(in super::super) fn meets(&self, other: &Rule) -> bool {
+        self.meets_within(other, SLACK)
+    }
+
+    /// Whether two lines cross or touch, without a gap.
+    pub(in super::super) fn touches(&self, other: &Rule) -> bool {
+        self.meets_within(other, SAME_LINE)
+    }
+
+    fn meets_within(&self, other: &Rule, slack: f64) -> bool {
+        let is_over = |rule: &Rule, place: f64| (rule.from - slack..=rule.to + slack).contains(&place);
+        self.is_horizontal != other.is_horizontal && is_over(self, other.at) && is_over(other, self.at)
     }
 
     /// The same line for text that is turned by so many degrees.
@@ -133,12 +142,30 @@ impl Rules {
     /// lines that are drawn twice, are one.
     pub(super) fn of_tables(&self, turn: i16) -> (Vec<Rule>, Vec<Rule>) {
         let (along, across): (Vec<Rule>, Vec<Rule>) = self.turned(turn).partition(|rule| rule.is_horizontal);
-        (join(along, SLACK), join(across, SLACK))
+        (join(along, SLACK, SLACK), join(across, SLACK, SLACK))
     }
 
     /// The lines along text that is turned by so many degrees.
     pub(in super::super) fn along(&self, turn: i16) -> Vec<Rule> {
-        join(self.turned(turn).filter(|rule| rule.is_horizontal).collect(), SAME_LINE)
+        self.joined(turn, SLACK)
+    }
+
+    /// The same, where lines with a small gap between them are two.
+    pub(in super::super) fn apart(&self, turn: i16) -> Vec<Rule> {
+        self.joined(turn, SAME_LINE)
+    }
+
+    fn joined(&self, turn: i16, gap: f64) -> Vec<Rule> {
+        join(self.turned(turn).filter(|rule| rule.is_horizontal).collect(), SAME_LINE, gap)
+    }
+
+    /// The lines across text that is turned by so many degrees.
+    pub(in super::super) fn across(&self, turn: i16) -> Vec<Rule> {
+        self.turned(turn).filter(|rule| !rule.is_horizontal).collect()
+    }
+
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     fn turned(&self, turn: i16) -> impl Iterator<Item = Rule> {
@@ -147,8 +174,8 @@ impl Rules {
     }
 }
 
-/// Joins lines whose places differ by less than this.
-fn join(mut rules: Vec<Rule>, same: f64) -> Vec<Rule> {
+/// Joins lines whose places differ by less than `same`, and that have no more than this gap between them.
+fn join(mut rules: Vec<Rule>, same: f64, gap: f64) -> Vec<Rule> {
     rules.sort_by(|a, b| a.at.total_cmp(&b.at));
     let mut joined: Vec<Rule> = Vec::new();
     let mut rest = &mut rules[..];
@@ -161,7 +188,7 @@ fn join(mut rules: Vec<Rule>, same: f64) -> Vec<Rule> {
         let start = joined.len();
         for rule in line {
             match joined[start..].last_mut() {
-                Some(last) if rule.from <= last.to + SLACK => last.to = last.to.max(rule.to),
+                Some(last) if rule.from <= last.to + gap => last.to = last.to.max(rule.to),
                 _ => joined.push(Rule { at, ..*rule }),
             }
         }
