@@ -17,6 +17,8 @@ pub(crate) struct Counts {
     pub(crate) deletions: usize,
     /// Pictures, charts and drawings.
     pub(crate) pictures: usize,
+    /// Small boxes beside text that are drawn.
+    pub(crate) drawn_boxes: usize,
     /// Pages that are mostly pictures.
     pub(crate) picture_pages: usize,
     /// Pages that are missing or damaged.
@@ -112,6 +114,7 @@ impl Counts {
             Note::RepeatedDrawings { drawings } => (&mut self.repeated_drawings, *drawings),
             Note::HiddenParts { parts } => (&mut self.hidden_parts, *parts),
             Note::Pictures { pictures } => (&mut self.pictures, *pictures),
+            Note::DrawnBoxes { boxes } => (&mut self.drawn_boxes, *boxes),
             Note::PicturePages { pages } => (&mut self.picture_pages, *pages),
             Note::DamagedPages { pages } => (&mut self.damaged_pages, *pages),
             Note::DynamicForms { forms } => (&mut self.dynamic_forms, *forms),
@@ -162,6 +165,7 @@ impl Counts {
             count(self.repeated_drawings, |drawings| Note::RepeatedDrawings { drawings }),
             count(self.hidden_parts, |parts| Note::HiddenParts { parts }),
             count(self.pictures, |pictures| Note::Pictures { pictures }),
+            count(self.drawn_boxes, |boxes| Note::DrawnBoxes { boxes }),
             count(self.picture_pages, |pages| Note::PicturePages { pages }),
             count(self.damaged_pages, |pages| Note::DamagedPages { pages }),
             count(self.dynamic_forms, |forms| Note::DynamicForms { forms }),

@@ -237,6 +237,11 @@ pub enum Note {
         /// Their number.
         pictures: usize,
     },
+    /// Small boxes beside text that are drawn, as for ticks in forms. Whether one is ticked was not read.
+    DrawnBoxes {
+        /// Their number.
+        boxes: usize,
+    },
     /// Formulas that only another program can read.
     UnreadFormulas {
         /// Their number.
@@ -363,6 +368,9 @@ impl fmt::Display for Note {
                 write!(f, "{parts} hidden slide{0} or sheet{0} left out", s(*parts))
             }
             Note::Pictures { pictures } => write!(f, "{pictures} picture{} without text", s(*pictures)),
+            Note::DrawnBoxes { boxes } => {
+                write!(f, "{boxes} box{} drawn, as for ticks: a tick in one was not read", if *boxes == 1 { " is" } else { "es are" })
+            }
             Note::UnreadFormulas { formulas } => {
                 write!(f, "{formulas} formula{} could not be read", s(*formulas))
             }

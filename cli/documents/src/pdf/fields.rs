@@ -63,6 +63,8 @@ pub(super) struct Annotations<'a> {
     pub(super) comments: Vec<String>,
     /// Lines through text that is marked as struck out.
     pub(super) strikes: Vec<(Point, Point)>,
+    /// Where fields are.
+    pub(super) fields: Vec<Rect>,
 }
 
 /// Content that is drawn over the page.
@@ -102,6 +104,9 @@ pub(super) fn read<'a>(page: &Page<'a>, upright: Affine) -> Annotations<'a> {
         }
         let upright_place = upright.transform_rect_bbox(place);
         let is = |wanted: &[u8]| kind.as_deref() == Some(wanted);
+        if is(b"Widget") {
+            read.fields.push(upright_place);
+        }
         if is(b"Widget")
             && let Some(values) = Field::new(&annotation).values(upright_place)
         {

@@ -10,6 +10,7 @@
 //! Lines, words and tables follow from where glyphs are (`layout/`), which knows nothing of PDF.
 
 mod actual_text;
+mod boxes;
 mod canvas;
 mod clip_text;
 mod fields;
@@ -251,6 +252,7 @@ impl Totals {
         counts.hidden_characters +=
             page.hidden.iter().map(|text| letters::visible(&text.text)).sum::<usize>();
         counts.other_numbers += page.other_numbers;
+        counts.drawn_boxes += page.boxes;
         counts.damaged_pages += usize::from(page.is_damaged);
         if page.known == 0 {
             self.empty_pages += 1;

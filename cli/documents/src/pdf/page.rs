@@ -14,6 +14,7 @@ use hayro_interpret::{
 use kurbo::{Affine, BezPath, Point, Rect};
 
 use super::actual_text::ActualText;
+use super::boxes::Boxes;
 use super::canvas::{Canvas, Seen};
 use super::file::contents;
 use super::fonts::programs::{GlyphText, Programs};
@@ -27,6 +28,8 @@ use super::{clip_text, fields, repair};
 const UNITS_PER_EM: f64 = 1000.0;
 /// Written for a glyph of which the file does not say which character it is.
 const UNKNOWN: char = '\u{fffd}';
+/// The mark around the value of a field in what is drawn for it.
+const VALUE: &[u8] = b"Tx";
 /// A colour that is so transparent is not seen.
 const TRANSPARENT: u8 = 8;
 
@@ -52,6 +55,8 @@ pub(super) struct PageText {
     pub(super) pictures: usize,
     /// Pictures without text.
     pub(super) textless: Textless,
+    /// Small boxes beside text that are drawn.
+    pub(super) boxes: usize,
     /// Places where the text in place of glyphs has other numbers than they have.
     pub(super) other_numbers: usize,
     /// Whether a part of its content is missing or damaged.
@@ -104,11 +109,12 @@ pub(super) fn read<'a>(
         draw(&content, &appearance.resources, &mut reader);
     }
     annotations.strikes.iter().for_each(|(start, end)| reader.rules.add(*start, *end));
+    reader.boxes.remove_fields(&annotations.fields);
     *texts = std::mem::take(&mut reader.actual_texts);
     texts.truncate(texts_of_drawings);
     let mut text = reader.finish();
     text.known += annotations.values.iter().map(|value| letters::visible(&value.text)).sum::<usize>();
-    text.values = annotations.values;
+    text.values.extend(annotations.values);
     text.comments = annotations.comments;
     text.is_damaged = content.is_damaged || is_lost;
     text
@@ -120,6 +126,8 @@ struct Drawn {
     middle: Point,
     seen: Seen,
     source: Source,
+    /// The first glyph of the field whose value it is a part of, where a form was made a part of the page.
+    field: Option<usize>,
 }
 
 /// What tells the characters of a glyph.
@@ -133,10 +141,12 @@ enum Source {
     None,
 }
 
-/// A part of the content whose text the file gives.
-struct Replaced {
+/// A part of the content that is marked: its text, where the file gives it, or what it is.
+struct Marked {
     /// Which of the texts; none where the file gives no text.
     text: Option<usize>,
+    /// Whether it is the value of a field of a form.
+    is_value: bool,
     /// Glyphs before it.
     glyphs: usize,
 }
@@ -146,13 +156,14 @@ struct PageReader<'k> {
     canvas: Canvas,
     actual_texts: Vec<String>,
     /// Parts of the content that have begun.
-    open: Vec<Replaced>,
+    open: Vec<Marked>,
     pictures: usize,
     picture_areas: Pictures<'k>,
     other_numbers: usize,
     widths: Widths,
     programs: &'k mut Programs,
     rules: Rules,
+    boxes: Boxes,
 }
 
 impl<'k> PageReader<'k> {
@@ -168,6 +179,7 @@ impl<'k> PageReader<'k> {
             widths: Widths::default(),
             programs,
             rules: Rules::default(),
+            boxes: Boxes::default(),
         }
     }
 
@@ -198,7 +210,7 @@ impl<'k> PageReader<'k> {
 
     /// Replaces what was drawn since the part began by the text that the file gives for it. If numbers are drawn that the
     /// text does not have, a reader sees those.
-    fn replace(&mut self, replaced: &Replaced, text: String) {
+    fn replace(&mut self, replaced: &Marked, text: String) {
         let mut drawn = String::new();
         let glyphs = self.drawn.get(replaced.glyphs..).unwrap_or_default();
         glyphs.iter().for_each(|glyph| letters::write(&glyph.text.text, &mut drawn));
@@ -242,7 +254,8 @@ impl<'k> PageReader<'k> {
             .iter()
             .all(|glyph| glyph.seen != Seen::Yes && (self.pictures > 0 || glyph.text.is_layer));
         let mut places = Vec::new();
-        for Drawn { text, middle, seen, source } in self.drawn {
+        let mut last_field = None;
+        for Drawn { text, middle, seen, source, field } in self.drawn {
             let letters = letters::visible(&text.text);
             if seen != Seen::Yes && !is_layer {
                 page.hidden.push(text);
@@ -257,8 +270,15 @@ impl<'k> PageReader<'k> {
                 page.known += letters;
             }
             places.push((middle, letters));
-            page.glyphs.push(text);
+            let last = std::mem::replace(&mut last_field, field);
+            match page.values.last_mut() {
+                _ if field.is_none() => page.glyphs.push(text),
+                Some(value) if last == field && value.is_beside(&text) => value.append(&text),
+                _ => page.values.push(text),
+            }
         }
+        let letters = places.iter().filter(|(_, letters)| *letters > 0);
+        page.boxes = self.boxes.beside(letters.map(|(middle, _)| *middle));
         page.textless = self.picture_areas.textless(&places);
         page
     }
@@ -326,7 +346,7 @@ impl<'a> Device<'a> for PageReader<'_> {
             last.seen = if seen == Seen::Yes { seen } else { last.seen };
             return;
         }
-        self.drawn.push(Drawn { text, middle, seen, source });
+        self.drawn.push(Drawn { text, middle, seen, source, field: None });
     }
 
     fn draw_path(&mut self, path: &BezPath, transform: Affine, _: &Paint<'_>, mode: &PathDrawMode) {
@@ -335,6 +355,8 @@ impl<'a> Device<'a> for PageReader<'_> {
         self.rules.add_path(path, transform, is_filled);
         if is_filled {
             self.picture_areas.add_path(path, transform);
+        } else {
+            self.boxes.add_path(path, transform.transform_rect_bbox(path.control_box()));
         }
         self.canvas
             .draw_path(transform.transform_rect_bbox(path.control_box().inflate(half(mode), half(mode))));
@@ -350,6 +372,7 @@ impl<'a> Device<'a> for PageReader<'_> {
             }
             PathDrawMode::Stroke(_) => {
                 self.rules.add_frame(transform.transform_rect_bbox(*rect));
+                self.boxes.add(transform.transform_rect_bbox(*rect));
                 self.canvas.frame(place, 2.0 * half(mode));
             }
         }
@@ -386,17 +409,20 @@ impl<'a> Device<'a> for PageReader<'_> {
         self.canvas.pop_group();
     }
 
-    fn begin_marked_content(&mut self, _: &[u8], id: Option<i32>) {
+    fn begin_marked_content(&mut self, tag: &[u8], id: Option<i32>) {
         let text = id.and_then(ActualText::index).filter(|index| *index < self.actual_texts.len());
-        self.open.push(Replaced { text, glyphs: self.drawn.len() });
+        self.open.push(Marked { text, is_value: tag == VALUE, glyphs: self.drawn.len() });
     }
 
     fn end_marked_content(&mut self) {
-        if let Some(replaced) = self.open.pop()
-            && let Some(text) = replaced.text
-        {
+        let Some(marked) = self.open.pop() else { return };
+        if let Some(text) = marked.text {
             let text = self.actual_texts[text].clone();
-            self.replace(&replaced, text);
+            self.replace(&marked, text);
+        }
+        if marked.is_value {
+            let value = self.drawn.iter_mut().skip(marked.glyphs);
+            value.for_each(|glyph| glyph.field = Some(marked.glyphs));
         }
     }
 }

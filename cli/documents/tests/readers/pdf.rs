@@ -1486,3 +1486,15 @@ fn codes_of_embedded_symbol_fonts_are_read_where_they_are_known() {
         assert_eq!(document.text.trim_end(), wanted, "{platform:?} {encoding:?}");
     }
 }
+
+#[test]
+fn values_of_flattened_forms_stand_beside_their_labels() {
+    // The values are drawn last, each marked as the value of a field, and boxes with and without ticks.
+    let labels =
+        at(&[(72.0, 700.0, "Name:"), (72.0, 686.0, "City:"), (100.0, 640.0, "Cat"), (100.0, 626.0, "Dog")]);
+    let value = |y: f64, text: &str| format!("/Tx BMC q BT /F 12 Tf 150 {y} Td ({text}) Tj ET Q EMC\n");
+    let boxes = "80 639 9 9 re S 82 644 m 84 641 l 91 648 l S 80 625 9 9 re S\n";
+    let made = Made::new(labels + &value(686.5, "Oslo") + &value(701.0, "Ann Lee 42") + boxes);
+    assert_eq!(made.text(), "Name:\tAnn Lee 42\nCity:\tOslo\n\nCat\nDog\n");
+    assert_eq!(made.read().expect("a document").notes, [Note::DrawnBoxes { boxes: 2 }]);
+}

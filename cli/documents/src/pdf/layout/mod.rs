@@ -96,6 +96,14 @@ impl PlacedText {
         (self.x, self.y)
     }
 
+    /// Appends a glyph that is drawn next.
+    pub(super) fn append(&mut self, next: &PlacedText) {
+        let mut text = String::new();
+        letters::write(&self.text, &mut text);
+        letters::write(&next.text, &mut text);
+        (self.text, self.end) = (BfString::String(text), self.end.max(next.end));
+    }
+
     /// Whether it is on the same line as another.
     pub(super) fn is_beside(&self, other: &PlacedText) -> bool {
         self.turn == other.turn && (self.y - other.y).abs() < 0.5 * self.size.max(other.size)
