@@ -770,3 +770,33 @@ fn columns_that_are_near_to_each_other_are_told_by_where_their_numbers_end() {
         ],
     );
 }
+
+#[test]
+fn headers_on_their_side_stand_above_their_columns() {
+    let rows = at(&[
+        (72.0, 700.0, "Skill"),
+        (72.0, 660.0, "Ann"),
+        (122.0, 660.0, "3"),
+        (182.0, 660.0, "5"),
+        (72.0, 646.0, "Bob"),
+        (152.0, 646.0, "4"),
+        (182.0, 646.0, "2"),
+    ]);
+    let expected = "Skill\tReading\tWriting\tSpeaking\nAnn\t3\t–\t5\nBob\t–\t4\t2\n";
+    // Upwards and downwards, drawn before the other text and behind it.
+    let up: String = [(128.0, "Reading"), (158.0, "Writing"), (188.0, "Speaking")]
+        .map(|(x, text)| format!("BT /F 10 Tf 0 1 -1 0 {x} 675 Tm ({text}) Tj ET\n"))
+        .concat();
+    let down: String = [(121.0, "Reading"), (151.0, "Writing"), (181.0, "Speaking")]
+        .map(|(x, text)| format!("BT /F 10 Tf 0 -1 1 0 {x} 716 Tm ({text}) Tj ET\n"))
+        .concat();
+    assert_eq!(text_of(&[rows.clone() + &up]), expected);
+    assert_eq!(text_of(&[rows.clone() + &down]), expected);
+    assert_eq!(text_of(&[up + &rows]), expected);
+    // Lines of a text on its side are no headers.
+    let lines: String = [(128.0, "A note"), (140.0, "of two lines")]
+        .map(|(x, text)| format!("BT /F 10 Tf 0 1 -1 0 {x} 675 Tm ({text}) Tj ET\n"))
+        .concat();
+    let unchanged = "Skill\n\nAnn\t3\t–\t5\nBob\t–\t4\t2\n\nA note\nof two lines\n";
+    assert_eq!(text_of(&[rows + &lines]), unchanged);
+}

@@ -3,7 +3,8 @@
 //! The steps, in this order:
 //!
 //! 1. What is drawn twice is dropped (`doubles.rs`). Text with a line through it is struck out (`struck.rs`).
-//! 2. Vertical text is laid down (`vertical.rs`). Fractions are written on the line (`fractions.rs`).
+//! 2. Headers on their side are made upright (`turned.rs`). Vertical text is laid down (`vertical.rs`). Fractions are
+//!    written on the line (`fractions.rs`).
 //! 3. Tables whose columns are divided by drawn lines are taken out (`tables/ruled.rs`).
 //! 4. Glyphs become lines, in the order in which they are drawn (`lines.rs`).
 //!    Lines that are not drawn in the order of their places are ordered (`order.rs`).
@@ -25,6 +26,7 @@ mod scripts;
 mod struck;
 pub(super) mod tables;
 mod tracking;
+mod turned;
 mod vertical;
 mod words;
 
@@ -162,6 +164,7 @@ pub(super) fn text(
 ) -> String {
     doubles::remove(&mut glyphs);
     struck::mark(&mut glyphs, rules);
+    turned::make_upright(&mut glyphs);
     vertical::lay_down(&mut glyphs);
     fractions::join(&mut glyphs, rules);
     // Programs that recognise text draw it in the order of reading, at places that are guesses.
