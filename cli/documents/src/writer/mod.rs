@@ -381,6 +381,18 @@ impl Writer {
         self.marker.extend([mark, " "]);
     }
 
+    /// Takes the mark of a heading or an item that has no text yet.
+    pub(crate) fn take_mark(&mut self) -> String {
+        std::mem::take(&mut self.marker)
+    }
+
+    /// Begins the heading or the item whose mark was taken.
+    pub(crate) fn resume(&mut self, mark: String) {
+        self.end_item();
+        self.paragraph();
+        self.marker = mark;
+    }
+
     /// Appends a text that is complete, with its marks, as paragraphs of its own.
     pub(crate) fn block(&mut self, text: &str) {
         match text.trim_end() {

@@ -7,6 +7,7 @@ mod formats;
 mod hidden;
 mod hostile;
 mod office;
+mod open_documents;
 mod outlines;
 mod parts;
 mod pdf;

@@ -74,10 +74,9 @@ struct ListLevel {
     format: Format,
     /// Whether the format is not known. Numbers are in digits.
     is_unknown: bool,
-    prefix: String,
+    /// Numbers that are written, by their levels, with the text before each.
+    shown: Vec<(String, usize)>,
     suffix: String,
-    /// Numbers that are written: its own and those of the levels above.
-    shown: usize,
     start: i64,
     bullet: &'static str,
 }
@@ -102,18 +101,18 @@ impl ListStyle {
         if own.format == Format::Bullet {
             return own.bullet.to_owned();
         }
-        let first = (level + 1).saturating_sub(own.shown.max(1));
-        let shown: Vec<String> = (first..=level)
-            .filter_map(|at| {
-                let format = self.0[at].as_ref().map_or(Format::Decimal, |level| level.format);
-                Some(format.write(numbers[at].unwrap_or_else(|| self.start(at))))
-                    .filter(|number| !number.is_empty())
-            })
-            .collect();
-        match shown.is_empty() {
-            true => String::new(),
-            false => format!("{}{}{}", own.prefix, shown.join("."), own.suffix),
+        let (mut mark, mut follows_none) = (String::new(), false);
+        for (before, at) in &own.shown {
+            let format = self.0[*at].as_ref().map_or(Format::Decimal, |level| level.format);
+            // What stands before a number goes with the one before it.
+            mark.push_str(if follows_none { "" } else { before });
+            follows_none = format == Format::None;
+            if own.format == Format::None {
+                break;
+            }
+            mark.push_str(&format.write(numbers[*at].unwrap_or_else(|| self.start(*at))));
         }
+        mark + &own.suffix
     }
 }
 
@@ -244,7 +243,7 @@ impl Styles {
                             if let Some((_, list)) = &mut list
                                 && let Some(place) = list.0.get_mut(level)
                             {
-                                *place = Some(list_level(&element));
+                                *place = Some(list_level(&element, level));
                             }
                         }
                         _ => {}
@@ -405,9 +404,19 @@ fn number(element: &Element, name: &str) -> Option<i64> {
     element.attribute(name).and_then(|value| value.parse().ok())
 }
 
-fn list_level(element: &Element) -> ListLevel {
-    let affix =
-        |name: &str| element.attribute(name).filter(|text| text.len() <= MAX_AFFIX).unwrap_or_default();
+fn list_level(element: &Element, level: usize) -> ListLevel {
+    let text = |name: &str| element.attribute(name).filter(|text| text.len() <= MAX_AFFIX);
+    let affix = |name: &str| text(name).unwrap_or_default();
+    // Newer files have all of it in one text, such as `§ %1%-%2%`.
+    let (shown, suffix) = text("num-list-format").map_or_else(
+        || {
+            let count = number(element, "display-levels").unwrap_or(1).clamp(1, LEVELS as i64) as usize;
+            let first = (level + 1).saturating_sub(count);
+            let before = |at| if at == first { affix("num-prefix") } else { ".".to_owned() };
+            ((first..=level).map(|at| (before(at), at)).collect(), affix("num-suffix"))
+        },
+        |format| shown_numbers(&format, level),
+    );
     let is_bullet = matches!(element.name.as_str(), "list-level-style-bullet" | "list-level-style-image");
     let format = element.attribute("num-format").map(|example| Format::of_example(&example));
     let is_unknown = format == Some(None) && !is_bullet;
@@ -417,10 +426,29 @@ fn list_level(element: &Element) -> ListLevel {
     ListLevel {
         format: if is_bullet { Format::Bullet } else { format.unwrap_or(Format::None) },
         is_unknown,
-        prefix: affix("num-prefix"),
-        suffix: affix("num-suffix"),
-        shown: number(element, "display-levels").unwrap_or(1).clamp(1, LEVELS as i64) as usize,
+        shown,
+        suffix,
         start: number(element, "start-value").unwrap_or(1),
         bullet: symbols::bullet("", &element.attribute("bullet-char").unwrap_or_default()),
     }
+}
+
+/// What a text such as `§ %1%-%2%:` shows in an item of a level: numbers with the text before each, and the text behind the last.
+fn shown_numbers(format: &str, level: usize) -> (Vec<(String, usize)>, String) {
+    let (mut shown, mut before, mut rest) = (Vec::new(), String::new(), format);
+    while let Some((text, behind)) = rest.split_once('%') {
+        before.push_str(text);
+        let place = behind.split_once('%').and_then(|(at, behind)| Some((at.parse::<usize>().ok()?, behind)));
+        match place.filter(|(at, _)| (1..=level + 1).contains(at) && shown.len() < LEVELS) {
+            Some((at, behind)) => {
+                shown.push((std::mem::take(&mut before), at - 1));
+                rest = behind;
+            }
+            None => {
+                before.push('%');
+                rest = behind;
+            }
+        }
+    }
+    (shown, before + rest)
 }

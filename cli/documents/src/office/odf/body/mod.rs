@@ -71,10 +71,22 @@ type Numbers = [Option<i64>; LEVELS];
 #[derive(Debug)]
 struct List {
     style: String,
-    id: Option<String>,
-    /// Whether the next paragraph begins an item, and its number where the file names it.
+    /// Which of the numbers are its own and those of the lists within it.
+    numbers: usize,
+    /// Whether the next paragraph begins an item, and its number and its style where the file names them.
     is_item: bool,
     start: Option<i64>,
+    item_style: Option<String>,
+    /// Whether the item has a list within it.
+    has_list: bool,
+}
+
+/// What is around a note or a shape.
+#[derive(Debug)]
+struct Outer {
+    lists: Vec<List>,
+    /// The mark of the heading or the item that a paragraph of the shape stands before.
+    mark: Option<String>,
 }
 
 /// A table that is open.
@@ -152,8 +164,12 @@ pub(super) struct Body<'a> {
     /// Shapes that are open: how their text looks, unless that says otherwise.
     shapes: Vec<Look>,
     lists: Vec<List>,
-    /// The numbers of lists by their styles and ids, and of the headings.
-    numbers: HashMap<String, Numbers>,
+    /// What is around the notes and shapes that are open.
+    outer: Vec<Outer>,
+    /// The numbers of lists, which of them those with an id have, and the last list, with its style.
+    numbers: Vec<Numbers>,
+    list_ids: HashMap<String, usize>,
+    last_list: Option<(String, usize)>,
     headings: Numbers,
     tables: Vec<Table>,
     /// Text of a note, with where text goes behind it.
@@ -303,6 +319,7 @@ impl<'a> Body<'a> {
             let mut look = around.replaced_by(&own);
             look.ground = own.ground;
             self.shapes.push(look);
+            self.leave();
         }
         let value = |name: &str| element.attribute(name);
         let number = |name: &str| value(name).and_then(|value| value.parse::<usize>().ok());
@@ -328,12 +345,7 @@ impl<'a> Body<'a> {
                 self.skipping = 1;
             }
             "list" => self.begin_list(element),
-            "list-item" => {
-                if let Some(list) = self.lists.last_mut() {
-                    (list.is_item, list.start) =
-                        (true, value("start-value").and_then(|start| start.parse().ok()));
-                }
-            }
+            "list-item" | "list-header" => self.begin_list_item(element),
             "table" => self.begin_table(element),
             "table-column" => {
                 if let Some(table) = self.tables.last_mut() {
@@ -367,8 +379,7 @@ impl<'a> Body<'a> {
             "annotation" => {
                 self.comment_count += 1;
                 let mark = format!("[^c{}]", self.comment_count);
-                self.writer.text(&mark);
-                self.notes.push(std::mem::take(&mut self.writer));
+                self.open_note(&mark);
                 self.creator.clear();
             }
             "creator" => self.in_creator = true,
@@ -430,6 +441,7 @@ impl<'a> Body<'a> {
 
     fn end(&mut self, name: &str) {
         if SHAPES.contains(&name) {
+            self.come_back();
             let ground = self.shapes.pop().and_then(|look| look.ground);
             self.is_drawn |= ground.is_some_and(|ground| ground != Color::Transparent);
         }
@@ -503,12 +515,19 @@ impl<'a> Body<'a> {
     fn begin_note(&mut self) {
         self.note_count += 1;
         let mark = format!("[^{}]", self.note_count);
-        self.writer.text(&mark);
+        self.open_note(&mark);
+    }
+
+    /// Begins the text of a note or a remark with this mark.
+    fn open_note(&mut self, mark: &str) {
+        self.writer.text(mark);
         self.notes.push(std::mem::take(&mut self.writer));
+        self.leave();
     }
 
     fn end_note(&mut self, mark: &str) {
         if let Some(outer) = self.notes.pop() {
+            self.come_back();
             let text = std::mem::replace(&mut self.writer, outer).finish();
             self.written_notes.push(format!("{mark}{text}"));
         }

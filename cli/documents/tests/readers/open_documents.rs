@@ -1,0 +1,180 @@
+//! OpenDocument as LibreOffice shows it: numbers of lists, fonts of symbols, forms, notes and charts.
+
+use super::formats::{check, odf};
+
+/// The style `L` of lists, with these attributes of its levels.
+fn list_style(levels: &[&str]) -> String {
+    let level = |(i, attributes): (usize, &&str)| {
+        format!("<text:list-level-style-number text:level='{}' {attributes}/>", i + 1)
+    };
+    let levels: String = levels.iter().enumerate().map(level).collect();
+    format!("<text:list-style style:name='L'>{levels}</text:list-style>")
+}
+
+/// A list of style `L` with these attributes and items.
+fn list(attributes: &str, items: &[String]) -> String {
+    format!("<text:list text:style-name='L' {attributes}>{}</text:list>", items.concat())
+}
+
+fn item(inner: &str) -> String {
+    format!("<text:list-item>{inner}</text:list-item>")
+}
+
+fn p(text: &str) -> String {
+    format!("<text:p>{text}</text:p>")
+}
+
+const LEGAL: [&str; 3] = [
+    "style:num-format='1' style:num-suffix='.'",
+    "style:num-format='1' text:display-levels='2'",
+    "style:num-format='a' style:num-prefix='(' style:num-suffix=')'",
+];
+
+#[track_caller]
+fn check_lists(levels: &[&str], body: &[String], wanted: &str) {
+    check("a.odt", &odf("text", &list_style(levels), &body.concat()), wanted, "");
+}
+
+/// Programs write a list that another one interrupts as several, each of which continues one before it.
+#[test]
+fn lists_continue_at_every_level() {
+    let within = |inner: &str| item(&list("", &[item(inner)]));
+    check_lists(
+        &LEGAL,
+        &[
+            list("xml:id='a'", &[item(&p("a")), item(&(p("b") + &list("", &[item(&p("c"))])))]),
+            list("xml:id='x'", &[item(&p("x"))]),
+            list("xml:id='b' text:continue-list='a'", &[within(&(p("d") + &list("", &[item(&p("e"))])))]),
+            list("text:continue-list='x'", &[item(&p("y"))]),
+            list("text:continue-list='b'", &[within(&list("", &[item(&p("f"))]))]),
+            p("between"),
+            list(
+                "text:continue-numbering='true'",
+                &[within(&p("g")), item(&(p("h") + &list("", &[item(&p("i"))])))],
+            ),
+        ],
+        "1. a\n2. b\n  2.1 c\n\n1. x\n\n  2.2 d\n    (a) e\n\n2. y\n\n    (b) f\n\nbetween\n\n  2.3 g\n3. h\n  3.1 i\n",
+    );
+    // Only lists of the same style go on. Without a word of it, a list has numbers of its own.
+    check_lists(
+        &LEGAL,
+        &[
+            list("xml:id='a'", &[item(&p("a"))]),
+            list("", &[item(&p("b"))]),
+            "<text:list text:style-name='M'><text:list-item><text:p>c</text:p></text:list-item></text:list>"
+                .to_owned(),
+            list("text:continue-numbering='true'", &[item(&p("d"))]),
+            list("text:continue-list='none'", &[item(&p("e"))]),
+            list("text:continue-list='a'", &[item(&p("f"))]),
+        ],
+        "1. a\n\n1. b\n\n- c\n\n1. d\n\n1. e\n\n2. f\n",
+    );
+}
+
+#[test]
+fn items_without_text_count_above_others() {
+    let first = item(&list("", &[item(&p("a"))]));
+    check_lists(&LEGAL, &[list("", &[first, item(&p("b"))])], "  1.1 a\n2. b\n");
+    let headings =
+        ["2", "1", "3", "2"].map(|level| format!("<text:h text:outline-level='{level}'>x</text:h>"));
+    let levels: String = (1..=3)
+        .map(|level| {
+            format!(
+                "<text:outline-level-style text:level='{level}' style:num-format='1' text:display-levels='{level}'/>"
+            )
+        })
+        .collect();
+    check(
+        "a.odt",
+        &odf("text", &format!("<text:outline-style>{levels}</text:outline-style>"), &headings.concat()),
+        "## 1.1 x\n\n# 2 x\n\n### 2.1.1 x\n\n## 2.2 x\n",
+        "",
+    );
+}
+
+#[test]
+fn headers_second_lists_and_other_styles_within_lists() {
+    let header = "<text:list-header><text:p>head</text:p></text:list-header>".to_owned();
+    let inner = list("", &[item(&p("b"))]);
+    check_lists(
+        &LEGAL,
+        &[list(
+            "",
+            &[header, item(&(p("a") + &inner + &p("go on") + &inner)), item(&(inner.clone() + &p("c")))],
+        )],
+        "head\n1. a\n  1.1 b\ngo on\n  1.1 b\n  1.2 b\nc\n",
+    );
+    // The numbers are those of the list; the style is that of the item.
+    let other = "<text:list-style style:name='M'><text:list-level-style-number text:level='1' style:num-format='A'/></text:list-style>";
+    let overridden = "<text:list-item text:style-override='M'><text:p>b</text:p></text:list-item>".to_owned();
+    check(
+        "a.odt",
+        &odf("text", &(list_style(&LEGAL) + other), &list("", &[item(&p("a")), overridden, item(&p("c"))])),
+        "1. a\nB b\n3. c\n",
+        "",
+    );
+}
+
+/// The lists of notes and text boxes are none of the list around them, whose item keeps its number.
+#[test]
+fn lists_within_notes_and_boxes_have_their_own_numbers() {
+    let inner = list("", &[item(&p("x")), item(&p("y"))]);
+    let note = format!("<text:note><text:note-body>{inner}</text:note-body></text:note>");
+    let frame = format!("<draw:frame><draw:text-box>{}{inner}</draw:text-box></draw:frame>", p("box"));
+    check_lists(
+        &LEGAL,
+        &[list("", &[item(&p(&format!("a{note}"))), item(&p(&format!("{frame}b")))])],
+        "1. a[^1]\n\nbox\n\n1. x\n2. y\n\n2. b\n\n[^1]: 1. x\n2. y\n",
+    );
+    let heading = format!("<text:h>{frame}Head</text:h>");
+    check_lists(&LEGAL, &[heading], "box\n\n1. x\n2. y\n\n# Head\n");
+}
+
+/// LibreOffice 7 and newer write the whole label of a level, in which the numbers may stand anywhere.
+#[test]
+fn labels_of_lists_are_written_as_the_file_has_them() {
+    let nested = |texts: [&str; 3]| {
+        let third = list("", &[item(&p(texts[2]))]);
+        item(&(p(texts[0]) + &list("", &[item(&(p(texts[1]) + &third))])))
+    };
+    let body = [list("", &[nested(["a", "b", "c"]), nested(["d", "e", "f"])])];
+    let labels = |labels: [&str; 3], formats: [&str; 3]| {
+        let level = |i: usize| {
+            let (label, format) = (labels[i], formats[i]);
+            format!("loext:num-list-format='{label}' style:num-suffix='x' style:num-format='{format}'")
+        };
+        [level(0), level(1), level(2)]
+    };
+    for (of_levels, formats, wanted) in [
+        (
+            ["Part %1%", "%2%/%1%", "§%1%-%2%(%3%):"],
+            ["I", "1", "a"],
+            "Part I a\n  1/I b\n    §I-1(a): c\nPart II d\n  1/II e\n    §II-1(a): f\n",
+        ),
+        // A number that is not shown takes the text behind it along.
+        (["x%1%y", "%1%.%2%", "100%"], ["", "1", "a"], "xy a\n  1 b\n    100% c\nxy d\n  1 e\n    100% f\n"),
+    ] {
+        let levels = labels(of_levels, formats);
+        check_lists(&levels.each_ref().map(String::as_str), &body, wanted);
+    }
+}
+
+/// Slides show numbers as LibreOffice Impress counts them.
+#[test]
+fn lists_of_slides_count_in_their_box() {
+    let text = [
+        list("", &[item(&list("", &[item(&p("a"))])), item(&p("b"))]),
+        p("between"),
+        list("", &[item(&p("c"))]),
+    ]
+    .concat();
+    let frame = format!("<draw:frame><draw:text-box>{text}</draw:text-box></draw:frame>");
+    let page = format!("<draw:page>{frame}{frame}</draw:page>");
+    let of_box = "  1) a\n1) b\n\nbetween\n\n2) c\n";
+    check(
+        "a.odp",
+        &odf("presentation", &list_style(&["style:num-format='1' style:num-suffix=')'"; 2]), &page),
+        &format!("# Slide 1\n{of_box}\n{of_box}"),
+        "",
+    );
+}
