@@ -167,6 +167,14 @@ pub(crate) fn text(font: &str, text: &str) -> (String, usize) {
     (text.chars().map(of).collect(), unknown)
 }
 
+/// A text as its font shows it, and how many of its characters are not known.
+pub(crate) fn shown(font: Option<&str>, text: &str) -> (String, usize) {
+    match font.filter(|font| is_symbol_font(font)) {
+        Some(font) => self::text(font, text),
+        None => (text.to_owned(), text.chars().filter(|c| is_private(*c)).count()),
+    }
+}
+
 /// The mark of a list whose bullet is this text: boxes and ticks say something, other bullets do not.
 pub(crate) fn bullet(font: &str, text: &str) -> &'static str {
     let first = text.trim().chars().next();

@@ -54,6 +54,39 @@ fn sheets_are_tables_with_what_they_show() {
     );
 }
 
+/// The font of a cell is that of the parts of its text that name none.
+#[test]
+fn symbols_of_sheets_are_signs_of_their_font() {
+    let styles = "<styleSheet><numFmts><numFmt numFmtId='164' formatCode='&quot;ü&quot;'/></numFmts><fonts>\
+        <font><name val='Calibri'/></font><font><name val='Wingdings'/></font><font><name val='Symbol'/></font></fonts>\
+        <cellXfs><xf/><xf fontId='1'/><xf fontId='2'/><xf fontId='1' numFmtId='164'/></cellXfs></styleSheet>";
+    let run = |font: &str, text: &str| format!("<r><rPr><rFont val='{font}'/></rPr><t>{text}</t></r>");
+    let strings = format!(
+        "<sst><si><t>ü</t></si><si><r><t>ü</t></r>{}</si></sst>",
+        run("Calibri", " b ") + &run("Symbol", "m")
+    );
+    let cell =
+        |style: usize, kind: &str, value: &str| format!("<c s='{style}' t='{kind}'><v>{value}</v></c>");
+    let cells = [
+        cell(1, "s", "0"),
+        cell(0, "s", "0"),
+        cell(1, "s", "1"),
+        cell(0, "s", "1"),
+        cell(2, "str", "mW"),
+        cell(3, "n", "1"),
+        cell(2, "str", "\u{80}"),
+    ];
+    let sheet = format!("<worksheet><sheetData><row>{}</row></sheetData></worksheet>", cells.concat());
+    check(
+        "a.xlsx",
+        &xlsx(&[("name='S'", &sheet)], &[("xl/sharedStrings.xml", &strings), ("xl/styles.xml", styles)]),
+        "✓ | ü | ✓ b μ | ü b μ | μΩ | ✓ | \u{fffd}\n",
+        "1 unknown character",
+    );
+    let rtf = br"{\rtf1{\fonttbl{\f0 Times;}{\f1\fcharset2 Wingdings;}}{\f1\u254 ?\u252 ?} {\f0\u252 ?}\par}";
+    check("a.rtf", rtf, "☒✓ ü\n", "");
+}
+
 #[test]
 fn merged_and_hidden_cells_of_sheets() {
     let text = |place: &str, text: &str| format!("<c r='{place}' t='str'><v>{text}</v></c>");

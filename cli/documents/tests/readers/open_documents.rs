@@ -178,3 +178,25 @@ fn lists_of_slides_count_in_their_box() {
         "",
     );
 }
+
+/// Styles name fonts by names of their own. Ticks and letters in fonts of symbols are other signs.
+#[test]
+fn symbols_of_open_documents_are_signs_of_their_font() {
+    let styles = "<style:font-face style:name='Wingdings1' svg:font-family=\"'Wingdings'\"/>\
+        <style:style style:name='W'><style:text-properties style:font-name='Wingdings1'/></style:style>\
+        <style:style style:name='S'><style:text-properties style:font-name='Symbol'/></style:style>\
+        <text:list-style style:name='L'><text:list-level-style-bullet text:level='1' text:bullet-char='&#xfe;'>\
+        <style:text-properties fo:font-family='Wingdings'/></text:list-level-style-bullet></text:list-style>";
+    let span = |style: &str, text: &str| format!("<text:span text:style-name='{style}'>{text}</text:span>");
+    let text = p(&format!("{} 5 {}m {}", span("W", "ü"), span("S", "m"), span("W", "&#xf0fb;")));
+    check(
+        "a.odt",
+        &odf("text", styles, &(text + &list("", &[item(&p("done"))]))),
+        "✓ 5 μm ✗\n\n☒ done\n",
+        "",
+    );
+    let cell = |text: &str| format!("<table:table-cell table:style-name='W'>{}</table:table-cell>", p(text));
+    let row = |cells: &str| format!("<table:table><table:table-row>{cells}</table:table-row></table:table>");
+    check("a.ods", &odf("spreadsheet", styles, &row(&(cell("ü") + &cell("û")))), "✓ | ✗\n", "");
+    check("a.odt", &odf("text", "", &p("an icon \u{e012}")), "an icon \u{e012}\n", "1 unknown character");
+}

@@ -78,7 +78,9 @@ struct ListLevel {
     shown: Vec<(String, usize)>,
     suffix: String,
     start: i64,
-    bullet: &'static str,
+    /// The sign of a bullet and its font.
+    bullet: String,
+    font: String,
 }
 
 /// A list or the headings.
@@ -99,7 +101,7 @@ impl ListStyle {
     pub(super) fn mark(&self, level: usize, numbers: &[Option<i64>; LEVELS]) -> String {
         let Some(own) = self.0.get(level).and_then(Option::as_ref) else { return "-".to_owned() };
         if own.format == Format::Bullet {
-            return own.bullet.to_owned();
+            return symbols::bullet(&own.font, &own.bullet).to_owned();
         }
         let (mut mark, mut follows_none) = (String::new(), false);
         for (before, at) in &own.shown {
@@ -132,6 +134,8 @@ pub(super) struct Master {
 #[derive(Debug)]
 pub(super) struct Styles {
     looks: HashMap<String, Look>,
+    /// The families of fonts by the names that styles give them.
+    fonts: HashMap<String, String>,
     /// Masters of pages and slides, the name of the first one, and those that styles of paragraphs and tables name.
     masters: HashMap<String, Master>,
     first_master: Option<String>,
@@ -149,6 +153,7 @@ impl Default for Styles {
     fn default() -> Styles {
         Styles {
             looks: HashMap::new(),
+            fonts: HashMap::new(),
             masters: HashMap::new(),
             first_master: None,
             named_masters: HashSet::new(),
@@ -190,8 +195,17 @@ impl Styles {
                             let is_code = listings::is_style(&name()).then_some(true);
                             look = Some((name(), Look { parent, list, is_code, ..Look::default() }));
                         }
+                        "font-face" => self.fonts.extend(
+                            element.attribute("font-family").map(|family| (name(), unquoted(&family))),
+                        ),
                         "text-properties" | "table-properties" | "drawing-page-properties" => {
                             look.iter_mut().for_each(|(_, look)| look.set(&element));
+                            if let Some((_, list)) = &mut list
+                                && let Some(level) = list.0.get_mut(level).and_then(Option::as_mut)
+                                && let Some(font) = font_of(&element)
+                            {
+                                level.font = self.family(font);
+                            }
                         }
                         "paragraph-properties" | "table-cell-properties" | "graphic-properties" => {
                             let place = element.attribute("run-through");
@@ -276,7 +290,13 @@ impl Styles {
         }
         let look = chain.iter().rev().fold(Look::default(), |base, look| base.replaced_by(look));
         // A style may take away the ground of the one that it is based on, and not that of the text around.
-        Look { ground: look.ground.filter(|color| *color != Color::Transparent), ..look }
+        let ground = look.ground.filter(|color| *color != Color::Transparent);
+        Look { ground, font: look.font.map(|font| self.family(font)), ..look }
+    }
+
+    /// The family of a font that a style names.
+    fn family(&self, font: String) -> String {
+        self.fonts.get(&font).cloned().unwrap_or(font)
     }
 
     pub(super) fn master(&self, name: &str) -> Option<&Master> {
@@ -348,8 +368,20 @@ impl Look {
                 _ => Level::Normal,
             });
         }
-        self.font = value("font-name").or_else(|| value("font-family")).or_else(|| self.font.take());
+        self.font = font_of(element).or_else(|| self.font.take());
     }
+}
+
+/// The name of the font that an element of properties names.
+fn font_of(element: &Element) -> Option<String> {
+    element
+        .attribute("font-name")
+        .or_else(|| element.attribute("font-family").map(|family| unquoted(&family)))
+}
+
+/// The name of a family, which may be in quotes.
+fn unquoted(family: &str) -> String {
+    family.trim_matches(['\'', '"', ' ']).to_owned()
 }
 
 /// The colour that an element of properties draws behind text.
@@ -429,11 +461,13 @@ fn list_level(element: &Element, level: usize) -> ListLevel {
         shown,
         suffix,
         start: number(element, "start-value").unwrap_or(1),
-        bullet: symbols::bullet("", &element.attribute("bullet-char").unwrap_or_default()),
+        bullet: affix("bullet-char"),
+        font: String::new(),
     }
 }
 
-/// What a text such as `§ %1%-%2%:` shows in an item of a level: numbers with the text before each, and the text behind the last.
+/// What a text such as `§ %1%-%2%:` shows in an item of a level: numbers with the text before each, and the text behind
+/// the last.
 fn shown_numbers(format: &str, level: usize) -> (Vec<(String, usize)>, String) {
     let (mut shown, mut before, mut rest) = (Vec::new(), String::new(), format);
     while let Some((text, behind)) = rest.split_once('%') {

@@ -26,6 +26,7 @@ pub(super) struct Looks {
 
 #[derive(Debug, Default)]
 struct Font {
+    name: String,
     is_struck: bool,
     is_tiny: bool,
     color: Option<Color>,
@@ -60,6 +61,7 @@ impl Looks {
             (_, "fills", ..) => self.open = Open::Fills,
             (_, "cellXfs", ..) => self.open = Open::Cells,
             (Open::Fonts, "font", ..) => self.fonts.push(Font::default()),
+            (Open::Fonts, "name", Some(font), _) => font.name = element.attribute("val").unwrap_or_default(),
             (Open::Fonts, "strike", Some(font), _) => font.is_struck = element.is_on(),
             (Open::Fonts, "sz", Some(font), _) => {
                 let size = element.attribute("val").and_then(|size| size.parse::<f64>().ok());
@@ -117,6 +119,11 @@ impl Looks {
     /// Whether cells of a style are struck out.
     pub(super) fn is_struck(&self, style: usize) -> bool {
         self.font(style).is_some_and(|font| font.is_struck)
+    }
+
+    /// The font of cells of a style.
+    pub(super) fn font_name(&self, style: usize) -> Option<&str> {
+        self.font(style).map(|font| font.name.as_str())
     }
 
     /// Whether cells of a style show TRUE and FALSE as boxes.

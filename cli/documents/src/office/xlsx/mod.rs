@@ -23,7 +23,7 @@ use crate::counts::Counts;
 use crate::package::Archive;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
-use crate::writer::{Level, Writer};
+use crate::writer::{Level, Writer, symbols};
 use crate::{Converted, Options, Problem, Unit};
 
 const WORKBOOK: &str = "xl/workbook.xml";
@@ -168,15 +168,53 @@ struct Text {
     text: String,
     /// What of it is not white, if some of it is.
     without_white: Option<String>,
+    /// Characters that are not known.
+    unknown: usize,
+    /// Its parts, if it has several or they look otherwise than the cell.
+    runs: Vec<Run>,
+}
+
+impl Text {
+    fn plain(text: String) -> Text {
+        Text { text, ..Text::default() }
+    }
+
+    /// The text of these parts in a cell with this font.
+    fn of(runs: Vec<Run>, font: Option<&str>) -> Text {
+        let has_white = runs.iter().any(|run| run.is_white && !run.text.trim().is_empty());
+        let (text, unknown) = written(&runs, font, |_| true);
+        let without_white = has_white.then(|| written(&runs, font, |run| !run.is_white).0);
+        let has_looks = runs.len() > 1 || runs.iter().any(Run::has_look);
+        Text { text, without_white, unknown, runs: if has_looks { runs } else { Vec::new() } }
+    }
+
+    /// The text in a cell with this font.
+    fn in_font(self, font: Option<&str>) -> Text {
+        match font.filter(|font| symbols::is_symbol_font(font)) {
+            Some(_) if !self.runs.is_empty() => Text::of(self.runs, font),
+            Some(_) => {
+                let (text, unknown) = symbols::shown(font, &self.text);
+                Text { text, unknown, ..self }
+            }
+            None => self,
+        }
+    }
 }
 
 /// A part of a text that looks the same.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Run {
     text: String,
+    font: Option<String>,
     level: Level,
     is_struck: bool,
     is_white: bool,
+}
+
+impl Run {
+    fn has_look(&self) -> bool {
+        self.font.is_some() || self.level != Level::Normal || self.is_struck || self.is_white
+    }
 }
 
 /// A text with raised, struck and white runs.
@@ -196,6 +234,7 @@ impl RichText {
             "rPh" => self.reading += 1,
             "r" => self.next = Run::default(),
             "t" => self.in_text = self.reading == 0,
+            "rFont" => self.next.font = element.attribute("val"),
             "strike" => self.next.is_struck = element.is_on(),
             "color" => self.next.is_white = looks.color(element).is_lost_on(Color::WHITE),
             "vertAlign" => {
@@ -225,20 +264,17 @@ impl RichText {
     }
 
     fn take(&mut self) -> Text {
-        let runs = std::mem::take(self).runs;
-        let has_white = runs.iter().any(|run| run.is_white && !run.text.trim().is_empty());
-        Text {
-            text: written(&runs, |_| true),
-            without_white: has_white.then(|| written(&runs, |run| !run.is_white)),
-        }
+        Text::of(std::mem::take(self).runs, None)
     }
 }
 
-/// The text of some runs.
-fn written(runs: &[Run], is_written: impl Fn(&Run) -> bool) -> String {
-    let mut writer = Writer::default();
+/// The text of some runs, and how many of its characters are not known. Those that name no font have this one.
+fn written(runs: &[Run], font: Option<&str>, is_written: impl Fn(&Run) -> bool) -> (String, usize) {
+    let (mut writer, mut unknown) = (Writer::default(), 0);
     for run in runs.iter().filter(|run| is_written(run)) {
-        writer.struck(run.is_struck, |writer| writer.text_at(run.level, &run.text));
+        let (text, count) = symbols::shown(run.font.as_deref().or(font), &run.text);
+        unknown += count;
+        writer.struck(run.is_struck, |writer| writer.text_at(run.level, &text));
     }
-    writer.finish().trim_end().to_owned()
+    (writer.finish().trim_end().to_owned(), unknown)
 }

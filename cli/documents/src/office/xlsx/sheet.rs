@@ -387,8 +387,8 @@ impl Reader {
         let shared = || {
             value.trim().parse().ok().and_then(|at: usize| book.strings.get(at).cloned()).unwrap_or_default()
         };
-        let plain = |text: String| Text { text, without_white: None };
-        let Text { mut text, without_white } = match cell.kind.as_str() {
+        let plain = Text::plain;
+        let shown = match cell.kind.as_str() {
             "s" => shared(),
             "b" if book.formats.looks.is_box(cell.style) => {
                 plain(if value.trim() == "1" { TICKED } else { EMPTY }.to_owned())
@@ -399,14 +399,16 @@ impl Reader {
             "e" | "d" => plain(value.to_owned()),
             _ => match value.trim().parse::<f64>() {
                 Ok(number) => {
-                    let shown = book.formats.show(cell.style, number);
+                    let number = book.formats.show(cell.style, number);
                     // A format may show nothing.
-                    book.counts.hidden += usize::from(shown.is_empty());
-                    plain(shown)
+                    book.counts.hidden += usize::from(number.is_empty());
+                    plain(number)
                 }
                 Err(_) => plain(value.to_owned()),
             },
         };
+        let font = book.formats.looks.font_name(cell.style);
+        let Text { mut text, without_white, unknown, .. } = shown.in_font(font);
         let mut rest = None;
         if matches!(cell.kind.as_str(), "s" | "str" | "inlineStr") && book.formats.hides_text(cell.style) {
             book.counts.hidden += usize::from(!text.is_empty());
@@ -442,6 +444,7 @@ impl Reader {
         match book.formats.looks.sight(cell.style, None) {
             Sight::Hidden => book.counts.hidden += 1,
             sight => {
+                book.counts.unknown_characters += unknown;
                 match sight {
                     // A fill whose colour is not known.
                     Sight::Uncertain if has_fill => book.counts.white += 1,

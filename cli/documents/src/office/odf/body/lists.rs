@@ -4,8 +4,8 @@ use super::{Body, List, Numbers, Outer};
 use crate::office::odf::styles::{LEVELS, ListStyle};
 use crate::package::xml::Element;
 
-/// Counts an item of a level. It may restart its numbers, with one that the file names. In texts, an item that is within no other
-/// one counts one without text above it.
+/// Counts an item of a level. It may restart its numbers, with one that the file names. In texts, an item that is within
+/// no other one counts one without text above it.
 fn count(
     numbers: &mut Numbers,
     level: usize,

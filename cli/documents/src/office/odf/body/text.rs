@@ -66,10 +66,7 @@ impl Body<'_> {
         if sight == Sight::Uncertain && !text.trim().is_empty() {
             self.counts.white += usize::from(!std::mem::replace(&mut self.has_white, true));
         }
-        let (text, unknown) = match look.font.as_deref().filter(|font| symbols::is_symbol_font(font)) {
-            Some(font) if text.chars().any(symbols::is_private) => symbols::text(font, text),
-            _ => (text.to_owned(), 0),
-        };
+        let (text, unknown) = symbols::shown(look.font.as_deref(), text);
         self.counts.unknown_characters += unknown;
         self.writer.struck(look.is_struck == Some(true), |out| match look.level.unwrap_or(Level::Normal) {
             Level::Normal if look.keeps_spaces() => out.preformatted(&text),

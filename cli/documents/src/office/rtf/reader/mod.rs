@@ -382,7 +382,9 @@ impl Reader {
         };
         let font = self.fonts.get(&self.group.font).map_or("", |font| font.name.as_str());
         let known = match char::from_u32(number) {
-            Some(c) if symbols::is_private(c) => symbols::sign(font, number),
+            Some(c) if symbols::is_private(c) || symbols::is_symbol_font(font) && !c.is_whitespace() => {
+                symbols::sign(font, number)
+            }
             c => c,
         };
         let c = known.unwrap_or_else(|| {
