@@ -200,3 +200,25 @@ fn symbols_of_open_documents_are_signs_of_their_font() {
     check("a.ods", &odf("spreadsheet", styles, &row(&(cell("ü") + &cell("û")))), "✓ | ✗\n", "");
     check("a.odt", &odf("text", "", &p("an icon \u{e012}")), "an icon \u{e012}\n", "1 unknown character");
 }
+
+/// Labels are controls, too; dates and times are those that the file has.
+#[test]
+fn forms_show_labels_dates_and_choices() {
+    let controls = [
+        "<form:fixed-text xml:id='c1' form:label='Start:'/>",
+        "<form:date xml:id='c2' form:current-value='2024-03-05'/>",
+        "<form:time xml:id='c3' form:current-value='PT9H30M'/>",
+        "<form:radio xml:id='c4' form:label='Express'/>",
+        "<form:radio xml:id='c5' form:label='Standard' form:current-selected='true'/>",
+        "<form:listbox xml:id='c6'><form:option form:label='x'/><form:option form:label='y' form:selected='true'/></form:listbox>",
+        "<form:frame xml:id='c7' form:label='Delivery'/>",
+        "<form:textarea xml:id='c8'><text:p>Ring <text:span>twice</text:span></text:p></form:textarea>",
+    ];
+    let forms = format!("<office:forms><form:form>{}</form:form></office:forms>", controls.concat());
+    let shown: String = (1..=8).map(|i| format!("<draw:control draw:control='c{i}'/>")).collect();
+    let wanted = "Start: 2024-03-05 09:30 ○ Express ◉ Standard y Delivery Ring twice\n";
+    check("a.odt", &odf("text", "", &(forms.clone() + &p(&shown))), wanted, "");
+    let sheet =
+        format!("<table:table table:name='T'>{forms}<table:shapes>{shown}</table:shapes></table:table>");
+    check("a.ods", &odf("spreadsheet", "", &sheet), &format!("## T\n\n{wanted}"), "");
+}

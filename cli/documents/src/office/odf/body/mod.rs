@@ -1,5 +1,6 @@
 //! The text of an OpenDocument file, element by element. Beside it are tables and lists.
 
+mod forms;
 mod headers;
 mod lists;
 mod tables;
@@ -8,6 +9,7 @@ mod values;
 
 use std::collections::{HashMap, HashSet};
 
+use self::forms::Forms;
 use self::text::with_single_spaces;
 use self::values::Value;
 use super::CONTENT;
@@ -19,7 +21,6 @@ use crate::office::page_texts::PageTexts;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
 use crate::writer::Writer;
-use crate::writer::symbols::{EMPTY, TICKED};
 use crate::{Note, Options, Problem, Selection, Unit};
 
 /// Elements whose content is not part of the text. The alternatives of an object repeat it.
@@ -187,9 +188,7 @@ pub(super) struct Body<'a> {
     /// Whether the last paragraph was one of code.
     is_code: bool,
     paragraph_depth: usize,
-    /// Fields of forms by their ids, and the id of the last one.
-    controls: HashMap<String, String>,
-    last_control: String,
+    forms: Forms,
     /// The last picture, until its description is known.
     has_picture: bool,
     /// Whether the frame holds a formula or a chart that is read.
@@ -250,6 +249,7 @@ impl<'a> Body<'a> {
             Piece::End(_) if self.skipping > 0 => self.skipping -= 1,
             Piece::Text(_) if self.skipping > 0 => {}
             Piece::Start(element) if SKIPPED.contains(&element.name.as_str()) => self.skipping = 1,
+            piece if self.forms.is_open => self.forms.piece(&piece),
             Piece::Start(element) if element.name == "object" => {
                 match object(&element.attribute("href").unwrap_or_default()) {
                     Some(object) => {
@@ -428,11 +428,9 @@ impl<'a> Body<'a> {
             "desc" | "title" if self.paragraph_depth == 0 || self.has_picture => {
                 self.description = Some(String::new())
             }
-            "checkbox" | "radio" | "text" | "textarea" | "combobox" | "listbox" | "formatted-text"
-            | "number" => self.control(element),
-            "option" => self.choice(element),
+            "forms" => self.forms.is_open = true,
             "control" => {
-                let shown = value("control").and_then(|id| self.controls.get(&id).cloned());
+                let shown = value("control").and_then(|id| self.forms.shown(&id));
                 shown.into_iter().for_each(|shown| self.text(&format!(" {shown} ")));
             }
             _ => {}
@@ -530,40 +528,6 @@ impl<'a> Body<'a> {
             self.come_back();
             let text = std::mem::replace(&mut self.writer, outer).finish();
             self.written_notes.push(format!("{mark}{text}"));
-        }
-    }
-
-    /// A field of a form: its box or its value, with its label.
-    fn control(&mut self, element: &Element) {
-        let value = |name: &str| element.attribute(name).filter(|value| !value.trim().is_empty());
-        let Some(id) = element.attribute_of("xml:id").or_else(|| element.attribute_of("form:id")) else {
-            return;
-        };
-        let is_box = matches!(element.name.as_str(), "checkbox" | "radio");
-        let state = value("current-state")
-            .or_else(|| value("state"))
-            .or_else(|| value("current-selected"))
-            .or_else(|| value("selected"));
-        let is_ticked = state.is_some_and(|state| state == "checked" || state == "true");
-        let mark = if !is_box {
-            ""
-        } else if is_ticked {
-            TICKED
-        } else {
-            EMPTY
-        };
-        let text = if is_box { value("label") } else { value("current-value").or_else(|| value("value")) };
-        self.last_control.clone_from(&id);
-        self.controls.insert(id, format!("{mark} {}", text.unwrap_or_default()).trim().to_owned());
-    }
-
-    /// A choice of the list that was read last, which shows those that are chosen.
-    fn choice(&mut self, element: &Element) {
-        let state = element.attribute("current-selected").or_else(|| element.attribute("selected"));
-        let label = element.attribute("label").filter(|_| state.is_some_and(|state| state == "true"));
-        if let (Some(label), Some(shown)) = (label, self.controls.get_mut(&self.last_control)) {
-            shown.push_str(if shown.is_empty() { "" } else { ", " });
-            shown.push_str(&label);
         }
     }
 }

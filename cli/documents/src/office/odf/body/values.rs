@@ -47,13 +47,15 @@ fn percent(share: &str) -> String {
     }
 }
 
-/// `PT13H05M00S` as `13:05:00`.
-fn clock(time: &str) -> Option<String> {
+/// `PT13H05M00S` as `13:05:00`, and `PT9H30M` as `09:30`.
+pub(super) fn clock(time: &str) -> Option<String> {
     let (hours, rest) = time.strip_prefix("PT")?.split_once('H')?;
     let (minutes, rest) = rest.split_once('M')?;
-    let seconds = rest.strip_suffix('S')?;
-    let is_number = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit());
-    [hours, minutes, seconds].iter().all(is_number).then(|| format!("{hours}:{minutes}:{seconds}"))
+    let seconds = rest.strip_suffix('S');
+    let is_number = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+    let is_known = is_number(hours) && is_number(minutes) && seconds.map_or(rest.is_empty(), is_number);
+    let seconds = seconds.map_or(String::new(), |seconds| format!(":{seconds:0>2}"));
+    is_known.then(|| format!("{hours:0>2}:{minutes:0>2}{seconds}"))
 }
 
 /// A formula without the name of its language: `of:=SUM(…)` as `SUM(…)`.
