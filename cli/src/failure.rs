@@ -119,6 +119,7 @@ impl Hinted for EngineError {
             | EngineError::Sampling(_)
             | EngineError::Compute(
                 ggml::Error::NoCuda(_)
+                | ggml::Error::NoHip(_)
                 | ggml::Error::NoMetal(_)
                 | ggml::Error::NoVulkan(_)
                 | ggml::Error::NoSuchGpu { .. },

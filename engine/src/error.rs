@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use ggml::Type;
-pub use ggml::{NoCuda, NoMetal, NoVulkan};
+pub use ggml::{NoCuda, NoHip, NoMetal, NoVulkan};
 use models::LoadError;
 use models::chat::ChatError;
 use models::tokenizer::TokenizerError;
@@ -392,7 +392,10 @@ impl Hint {
             ggml::Error::OutOfMemory { .. } => Hint::LessMemory { on_device: false },
             ggml::Error::OverBudget { .. } => Hint::LessMemory { on_device: true },
             ggml::Error::Threads { .. } => Hint::FewerThreads,
-            ggml::Error::NoCuda(_) | ggml::Error::NoMetal(_) | ggml::Error::NoVulkan(_) => Hint::UseCpu,
+            ggml::Error::NoCuda(_)
+            | ggml::Error::NoHip(_)
+            | ggml::Error::NoMetal(_)
+            | ggml::Error::NoVulkan(_) => Hint::UseCpu,
             ggml::Error::NoCublas(_) => Hint::InstallCublas,
             ggml::Error::NoProducts(_) => Hint::OtherTensorType { cpu_can: true },
             ggml::Error::NoSuchGpu { .. } => Hint::ListDevices,
@@ -569,6 +572,7 @@ mod tests {
             }
             .into(),
             ggml::Error::NoCuda(ggml::NoCuda::NotBuilt).into(),
+            ggml::Error::NoHip(ggml::NoHip::NotBuilt).into(),
             ggml::Error::NoMetal(ggml::NoMetal::NotBuilt).into(),
             ggml::Error::NoVulkan(ggml::NoVulkan::NotBuilt).into(),
             ggml::Error::NoCublas("not found".into()).into(),

@@ -72,6 +72,9 @@ enum Device {
     /// A GPU.
     #[cfg(feature = "cuda")]
     Cuda(Stream),
+    /// A GPU that ggml's CUDA backend computes on by HIP.
+    #[cfg(feature = "hip")]
+    Hip,
     /// The GPU that ggml's Metal backend computes on.
     #[cfg(feature = "metal")]
     Metal,
@@ -189,6 +192,8 @@ impl Backend {
     pub fn has_own_operations(&self) -> bool {
         match self.device {
             Some(Device::Portable) => false,
+            #[cfg(feature = "hip")]
+            Some(Device::Hip) => false,
             #[cfg(feature = "metal")]
             Some(Device::Metal) => false,
             #[cfg(feature = "vulkan")]
@@ -259,6 +264,23 @@ impl Backend {
         Err(crate::NoCuda::NotBuilt.into())
     }
 
+    /// GPU number `index` of [`hip::devices`](crate::hip::devices), of whose memory at most `memory` bytes are allocated.
+    ///
+    /// # Errors
+    /// Where there is no such GPU, or it cannot be used.
+    #[cfg(feature = "hip")]
+    pub fn hip(index: usize, memory: Option<usize>) -> Result<Backend, Error> {
+        let mut backend = Backend::new(crate::hip::start(index)?, None, memory);
+        backend.device = Some(Device::Hip);
+        Ok(backend)
+    }
+
+    /// Without the feature `hip` there is no GPU.
+    #[cfg(not(feature = "hip"))]
+    pub fn hip(_: usize, _: Option<usize>) -> Result<Backend, Error> {
+        Err(crate::NoHip::NotBuilt.into())
+    }
+
     /// GPU number `index` of [`metal::devices`](crate::metal::devices), of whose memory at most `memory` bytes are allocated.
     ///
     /// # Errors
@@ -293,11 +315,14 @@ impl Backend {
         Err(crate::NoVulkan::NotBuilt.into())
     }
 
-    /// Makes the GPU of a Metal or Vulkan backend fail.
-    #[cfg(any(feature = "metal", feature = "vulkan"))]
+    /// Makes the GPU of a HIP, Metal or Vulkan backend fail.
+    #[cfg(any(feature = "hip", feature = "metal", feature = "vulkan"))]
     #[doc(hidden)]
     pub fn lose(&self) {
         match self.device {
+            #[cfg(feature = "hip")]
+            // SAFETY: a live HIP backend.
+            Some(Device::Hip) => unsafe { ggml_hip_sys::longhand_hip_lose(self.raw.as_ptr()) },
             #[cfg(feature = "metal")]
             // SAFETY: a live Metal backend.
             Some(Device::Metal) => unsafe { ggml_metal_sys::longhand_metal_lose(self.raw.as_ptr()) },
@@ -326,6 +351,14 @@ impl Backend {
         match &self.device {
             #[cfg(feature = "cuda")]
             Some(Device::Cuda(_)) => crate::cuda::check_products(ty),
+            #[cfg(feature = "hip")]
+            Some(Device::Hip) => {
+                let ctx = crate::Context::new(4);
+                let matrix = ctx.input("matrix", ty, [ty.block_elements().max(256), 32]);
+                let vectors = ctx.input("vectors", Type::F32, [matrix.dim(0), 2]);
+                let graph = ctx.graph(&[&ctx.mul_mat(&matrix, &vectors)])?;
+                self.check_operations(&graph).map_err(|_| Error::NoProducts(ty.name()))
+            }
             _ => {
                 let _ = ty;
                 Ok(())
@@ -345,9 +378,12 @@ impl Backend {
     /// locks no more pages, ggml allocates ordinary memory.
     pub fn host_buffer_type(&self) -> BufferType {
         // ggml would take the first GPU's, for any GPU, and its functions throw.
-        #[cfg(feature = "vulkan")]
-        if let Some(Device::Vulkan) = self.device {
-            return BufferType::cpu();
+        match self.device {
+            #[cfg(feature = "hip")]
+            Some(Device::Hip) => return BufferType::cpu(),
+            #[cfg(feature = "vulkan")]
+            Some(Device::Vulkan) => return BufferType::cpu(),
+            _ => {}
         }
         // SAFETY: live backend; its device and the type are static. The type is null where ordinary memory is as fast.
         let raw = unsafe {
@@ -458,6 +494,8 @@ impl Backend {
             match &self.device {
                 None => self.compute_segment(nodes, nodes.numbers.clone(), 0),
                 Some(Device::Portable) => self.compute_in_segments(nodes, watch, || Ok(())),
+                #[cfg(feature = "hip")]
+                Some(Device::Hip) => self.compute_guarded(nodes, watch, || crate::hip::check(self.raw)),
                 #[cfg(feature = "metal")]
                 Some(Device::Metal) => self.compute_guarded(nodes, watch, || crate::metal::check(self.raw)),
                 #[cfg(feature = "vulkan")]
@@ -568,7 +606,7 @@ impl Backend {
 
     /// Computes a graph on a GPU that has a guard, in segments if it may be interrupted. `check` gives the driver's reason where
     /// the GPU has failed: ggml's says less.
-    #[cfg(any(feature = "metal", feature = "vulkan"))]
+    #[cfg(any(feature = "hip", feature = "metal", feature = "vulkan"))]
     fn compute_guarded(
         &self,
         nodes: &GraphNodes,

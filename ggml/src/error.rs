@@ -169,6 +169,9 @@ pub enum Error {
     /// CUDA cannot be used.
     #[error("{0}")]
     NoCuda(#[from] crate::NoCuda),
+    /// HIP cannot be used.
+    #[error("{0}")]
+    NoHip(#[from] crate::NoHip),
     /// Metal cannot be used.
     #[error("{0}")]
     NoMetal(#[from] crate::NoMetal),

@@ -23,7 +23,7 @@ pub fn data(path: &str) -> PathBuf {
 }
 
 /// The devices under test, in the order of the layers. `LONGHAND_TEST_DEVICE` names them: `cpu` (the default, which is
-/// none), `emulated`, `portable`, `cuda`, `metal`, `vulkan` or `rpc`, or several with commas, such as `emulated,emulated`. Each `rpc` is a
+/// none), `emulated`, `portable`, `cuda`, `hip`, `metal`, `vulkan` or `rpc`, or several with commas, such as `emulated,emulated`. Each `rpc` is a
 /// server of its own in this process; `rpc=HOST:PORT` is one that runs already.
 ///
 /// # Panics
@@ -34,13 +34,14 @@ pub fn devices() -> Vec<DeviceKind> {
         "emulated" => emulated(number),
         "portable" => DeviceKind::Portable(number),
         "cuda" => DeviceKind::Cuda(number),
+        "hip" => DeviceKind::Hip(number),
         "metal" => DeviceKind::Metal(number),
         "vulkan" => DeviceKind::Vulkan(number),
         "rpc" => servers::numbered(number),
         _ => match name.strip_prefix("rpc=") {
             Some(address) => servers::running(address),
             None => panic!(
-                "LONGHAND_TEST_DEVICE={names}: cpu, emulated, portable, cuda, metal, vulkan, rpc or rpc=HOST:PORT"
+                "LONGHAND_TEST_DEVICE={names}: cpu, emulated, portable, cuda, hip, metal, vulkan, rpc or rpc=HOST:PORT"
             ),
         },
     };
@@ -99,7 +100,7 @@ pub fn is_gpu() -> bool {
         LazyLock::new(|| ggml::vulkan::devices().is_ok_and(|found| found[0].is_lavapipe()));
     match devices()[..] {
         [DeviceKind::Cuda(_), ..] => !cfg!(mock_cuda),
-        [DeviceKind::Metal(_), ..] => true,
+        [DeviceKind::Hip(_) | DeviceKind::Metal(_), ..] => true,
         [DeviceKind::Vulkan(_), ..] => !*HAS_LAVAPIPE,
         _ => false,
     }

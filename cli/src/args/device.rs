@@ -14,9 +14,9 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Devices, also -dev. auto: those of --rpc and all CUDA GPUs; without CUDA, a Mac's GPU by Metal, or Vulkan's GPUs that are no
-    /// part of the processor. Or cpu, cuda:N, metal, vulkan:N, rpc:N, or several in the order of the layers: cuda:0,cuda:1. `longhand
-    /// devices` lists them
+    /// Devices, also -dev. auto: those of --rpc and all CUDA GPUs; without CUDA, AMD's GPUs by HIP, a Mac's by Metal, or Vulkan's (by
+    /// HIP and Vulkan those that are no part of the processor). Or cpu, cuda:N, hip:N, metal, vulkan:N, rpc:N, or several in the order
+    /// of the layers: cuda:0,cuda:1. `longhand devices` lists them
     #[arg(long, value_name = "DEVICES", default_value = "auto", value_parser = device)]
     pub device: DeviceRequest,
     /// RPC servers whose devices compute too, separated by commas: HOST:PORT, or HOST for port 50052. `longhand rpc-server`
@@ -150,6 +150,9 @@ fn named_device(name: &str) -> Result<Named, Failure> {
     /// Devices with numbers: `cuda:0`, llama.cpp's `CUDA0`, and `cuda`, which is the first.
     const NUMBERED: &[Numbered] = &[
         ("cuda", DeviceKind::Cuda),
+        ("hip", DeviceKind::Hip),
+        // llama.cpp's name.
+        ("rocm", DeviceKind::Hip),
         ("metal", DeviceKind::Metal),
         // llama.cpp's name.
         ("mtl", DeviceKind::Metal),
@@ -225,6 +228,8 @@ mod tests {
             ("cuda", DeviceKind::Cuda(0).into()),
             ("cuda:1", DeviceKind::Cuda(1).into()),
             ("CUDA1", DeviceKind::Cuda(1).into()),
+            ("hip:1", DeviceKind::Hip(1).into()),
+            ("ROCm0", DeviceKind::Hip(0).into()),
             ("metal", DeviceKind::Metal(0).into()),
             ("MTL0", DeviceKind::Metal(0).into()),
             ("vulkan", DeviceKind::Vulkan(0).into()),

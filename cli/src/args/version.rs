@@ -16,6 +16,7 @@ pub fn long() -> &'static str {
 fn text() -> String {
     let compiled = [
         (cfg!(feature = "cuda"), "CUDA"),
+        (cfg!(feature = "hip"), "HIP"),
         (cfg!(feature = "metal"), "Metal"),
         (cfg!(feature = "vulkan"), "Vulkan"),
         (cfg!(feature = "rpc"), "RPC"),

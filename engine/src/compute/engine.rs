@@ -12,10 +12,10 @@ use models::spec::{KvHeads, ModelSpec, RecurrentLayers};
 
 use crate::compute::forward::Forward;
 use crate::compute::weights::{WeightBytes, Weights};
+use crate::devices::attention::Attention;
 use crate::devices::backends::{Backends, copy_bandwidth};
 use crate::devices::kind::DeviceKind;
 use crate::devices::ledger::{DeviceLedger, Ledger, WeightsInUse};
-use crate::devices::metal;
 use crate::devices::placement::{MAX_DEVICES, Place, Placement};
 use crate::heads::HeadShape;
 use crate::progress::Task;
@@ -341,6 +341,7 @@ impl DeviceOptions {
             DeviceKind::Emulated(_) => Backend::emulated(self.memory),
             DeviceKind::Portable(_) => Backend::portable(self.memory),
             DeviceKind::Cuda(index) => Backend::cuda(index, self.memory),
+            DeviceKind::Hip(index) => Backend::hip(index, self.memory),
             DeviceKind::Metal(index) => Backend::metal(index, self.memory),
             DeviceKind::Vulkan(index) => Backend::vulkan(index, self.memory),
             #[cfg(feature = "rpc")]
@@ -392,7 +393,7 @@ pub(crate) fn check_device_model(
     path: Option<&Path>,
     devices: impl Iterator<Item = DeviceKind>,
 ) -> Result<(), EngineError> {
-    // ggml's convolution for NVIDIA GPUs computes blocks of so many channels.
+    // ggml's convolution by CUDA and HIP computes blocks of so many channels.
     const CUDA_CHANNELS: usize = 128;
     let devices: Vec<DeviceKind> = devices.collect();
     if devices.is_empty() {
@@ -404,16 +405,18 @@ pub(crate) fn check_device_model(
         let what = "embeddings of each layer beside experts".into();
         return Err(unfit(path, what, "they are computed on the CPU only".into(), Hint::UseCpu));
     }
-    let has_cuda = devices.iter().any(|kind| matches!(kind, DeviceKind::Cuda(_)));
+    let by_blocks = devices.iter().find(|kind| matches!(kind, DeviceKind::Cuda(_) | DeviceKind::Hip(_)));
     let channels = spec.recurrent.as_ref().map_or(0, RecurrentLayers::channels);
-    if has_cuda && !channels.is_multiple_of(CUDA_CHANNELS) {
-        let reason = format!("by CUDA a multiple of {CUDA_CHANNELS} is computed");
+    if let Some(kind) = by_blocks.filter(|_| !channels.is_multiple_of(CUDA_CHANNELS)) {
+        let reason = format!("by {} a multiple of {CUDA_CHANNELS} is computed", kind.backend());
         return Err(unfit(path, format!("a convolution of {channels} channels"), reason, Hint::UseCpu));
     }
-    let has_metal = devices.iter().any(|kind| matches!(kind, DeviceKind::Metal(_)));
-    if let Some(dim) = metal::missing_head_dim(spec).filter(|_| has_metal) {
-        let reason = format!("by Metal, heads of {} elements are computed", metal::head_dims());
-        return Err(unfit(path, format!("heads of {dim} elements"), reason, Hint::UseCpu));
+    for attention in devices.iter().filter_map(|kind| Attention::of(*kind)) {
+        if let Some(dim) = attention.missing_head_dim(spec) {
+            let (backend, dims) = (attention.backend, attention.head_dims());
+            let reason = format!("by {backend}, heads of {dims} elements are computed");
+            return Err(unfit(path, format!("heads of {dim} elements"), reason, Hint::UseCpu));
+        }
     }
     Ok(())
 }

@@ -18,6 +18,8 @@ pub enum DeviceKind {
     Portable(usize),
     /// An NVIDIA GPU, by CUDA's number.
     Cuda(usize),
+    /// A GPU of AMD, by HIP's number.
+    Hip(usize),
     /// The GPU of a Mac, by its number among those of [`ggml::metal::devices`]: 0.
     Metal(usize),
     /// A GPU by its number among those of [`ggml::vulkan::devices`].
@@ -44,6 +46,7 @@ impl DeviceKind {
         match self {
             DeviceKind::Emulated(_) | DeviceKind::Portable(_) => "CPU",
             DeviceKind::Cuda(_) => "CUDA",
+            DeviceKind::Hip(_) => "HIP",
             DeviceKind::Metal(_) => "Metal",
             DeviceKind::Vulkan(_) => "Vulkan",
             #[cfg(feature = "rpc")]
@@ -55,7 +58,9 @@ impl DeviceKind {
     pub fn has_own_operations(&self) -> bool {
         match self {
             DeviceKind::Cuda(_) | DeviceKind::Emulated(_) => true,
-            DeviceKind::Portable(_) | DeviceKind::Metal(_) | DeviceKind::Vulkan(_) => false,
+            DeviceKind::Portable(_) | DeviceKind::Hip(_) | DeviceKind::Metal(_) | DeviceKind::Vulkan(_) => {
+                false
+            }
             #[cfg(feature = "rpc")]
             DeviceKind::Rpc(_) => false,
         }
@@ -76,6 +81,7 @@ impl fmt::Display for DeviceKind {
             DeviceKind::Emulated(number) => write!(f, "emulated:{number}"),
             DeviceKind::Portable(number) => write!(f, "portable:{number}"),
             DeviceKind::Cuda(number) => write!(f, "cuda:{number}"),
+            DeviceKind::Hip(number) => write!(f, "hip:{number}"),
             DeviceKind::Metal(number) => write!(f, "metal:{number}"),
             DeviceKind::Vulkan(number) => write!(f, "vulkan:{number}"),
             #[cfg(feature = "rpc")]

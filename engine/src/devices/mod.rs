@@ -21,11 +21,11 @@
 //! The *CUDA mock* (`tests/mock-cuda`) replaces CUDA's runtime library and checks every call. The *portable device*
 //! (`ggml::Backend::portable`) is a second CPU backend that refuses our operations.
 
+pub(crate) mod attention;
 pub mod backends;
 pub(crate) mod kind;
 pub(crate) mod ledger;
 pub(crate) mod memory;
-pub(crate) mod metal;
 pub(crate) mod per_place;
 pub mod placement;
 pub mod workspace;

@@ -9,6 +9,7 @@ use super::profiles::{Found, Profiles, assumed_share, smallest, spread};
 use super::target::GpuLayers;
 use super::{SetupOptions, Target, calibrate};
 use crate::compute::row_groups::layers_without_groups;
+use crate::devices::attention::Attention;
 use crate::devices::ledger::{Ledger, Left, Reservation};
 use crate::devices::memory::FreeMemory;
 use crate::error::Shortage;
@@ -392,8 +393,8 @@ impl<'a> Planner<'a> {
         measurements: &'a Measurements,
     ) -> Planner<'a> {
         let kernels = target.kernels(options.engine().threads());
-        let has_metal = target.has_metal();
-        Planner { outline, repack: options.repack, budget, kernels, has_metal, measurements }
+        let attention = target.devices.iter().filter_map(|device| Attention::of(device.kind)).collect();
+        Planner { outline, repack: options.repack, budget, kernels, attention, measurements }
     }
 }
 

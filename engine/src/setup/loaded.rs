@@ -9,13 +9,14 @@ use super::calibrate::{self, CalibrationOptions};
 use super::decision::needed_on_host;
 use super::planner::{ModelOutline, Planner, Precision};
 use super::profiles::{Profiles, smallest};
+use crate::devices::attention::Attention;
 use crate::devices::ledger::{Left, Reservation};
 use crate::devices::placement::Place;
 use crate::error::Shortage;
 use crate::kv::KvBudget;
 use crate::progress::Observer;
 use crate::setup::plan::{Measurements, Plan};
-use crate::{DeviceKind, Engine, EngineError, Session, SessionOptions};
+use crate::{Engine, EngineError, Session, SessionOptions};
 
 /// A session that was promised its memory.
 pub(super) struct Promised {
@@ -256,7 +257,7 @@ fn planner<'a>(
     budget: Option<KvBudget>,
     measurements: &'a Measurements,
 ) -> Planner<'a> {
-    let has_metal = engine.devices().iter().any(|device| matches!(device, DeviceKind::Metal(_)));
+    let attention = engine.devices().iter().filter_map(|device| Attention::of(*device)).collect();
     let kernels = engine.backends.kernels().clone();
-    Planner { outline, repack: false, budget, kernels, has_metal, measurements }
+    Planner { outline, repack: false, budget, kernels, attention, measurements }
 }

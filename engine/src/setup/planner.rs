@@ -9,7 +9,7 @@ use std::sync::Arc;
 use models::shapes::{FileType, ModelShape};
 use models::spec::ModelSpec;
 
-use crate::devices::metal;
+use crate::devices::attention::Attention;
 use crate::heads::{HeadShape, HeadsError};
 use crate::kv::{KvBudget, Layout, StoreOptions};
 use crate::model::outline::{TensorOutline, tensor_outlines};
@@ -55,8 +55,8 @@ pub(super) struct Planner<'a> {
     pub(super) budget: Option<KvBudget>,
     /// See [`PlanOptions::kernels`].
     pub(super) kernels: PerPlace<Kernels>,
-    /// Whether some layers may be computed by Metal.
-    pub(super) has_metal: bool,
+    /// The attention of devices that lack some.
+    pub(super) attention: Vec<Attention>,
     /// What is known of graphs.
     pub(super) measurements: &'a Measurements,
 }
@@ -102,9 +102,7 @@ impl Planner<'_> {
             Some(budget) => session.within(budget, spec)?,
             None => session.clone(),
         };
-        if self.has_metal {
-            metal::check_types(spec, session.types)?;
-        }
+        self.attention.iter().try_for_each(|attention| attention.check_types(spec, session.types))?;
         let store_options = StoreOptions { context: session.context, types: session.types, reserve: None };
         let layout = Arc::new(Layout::new(spec, &session.policy, session.profile.as_ref(), store_options)?);
         Ok(Prepared { session, layout })

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use ggml::{Error, Gpu, NoCuda, NoMetal, NoVulkan, PortableGpu};
+use ggml::{Error, Gpu, NoCuda, NoHip, NoMetal, NoVulkan, PortableGpu};
 use kernels::graph::{AttentionShape, MAX_DEVICE_HEAD_DIM, MAX_DEVICE_HEADS};
 use kernels::{Form, Kernels};
 use models::spec::ModelSpec;
@@ -30,8 +30,9 @@ use crate::{DeviceKind, EngineError, Hint, Model};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceRequest {
-    /// The devices of the servers that were added, then all GPUs that can compute by CUDA. Where CUDA cannot be used, the GPU of a
-    /// Mac by Metal, or those by Vulkan that are no part of the processor. The CPU where there is none of these.
+    /// The devices of the servers that were added, then all GPUs that can compute by CUDA. Where CUDA cannot be used, those of AMD by
+    /// HIP, the GPU of a Mac by Metal, or those by Vulkan. By HIP and Vulkan only those that are no part of the processor. The CPU
+    /// where there is none of these.
     #[default]
     Auto,
     /// The CPU.
@@ -256,11 +257,6 @@ impl Target {
             reason,
             hint: Hint::advice("give each device a share, such as 3,1 for three quarters and one"),
         })
-    }
-
-    /// Whether some layers may be computed by Metal.
-    pub(super) fn has_metal(&self) -> bool {
-        self.devices.iter().any(|device| matches!(device.kind, DeviceKind::Metal(_)))
     }
 
     /// The kernels of all places, with so many threads on the host. Devices need not be here.
@@ -566,22 +562,26 @@ fn choose(options: &SetupOptions, observer: &mut dyn Observer) -> Result<Vec<Fou
 /// Why there are no GPUs.
 struct NoGpus {
     cuda: NoCuda,
+    /// `None` where HIP shows only GPUs that are part of the processor.
+    hip: Option<NoHip>,
     metal: NoMetal,
-    /// `None` where Vulkan shows only GPUs that are part of the processor.
+    /// `None` where Vulkan shows only such GPUs.
     vulkan: Option<NoVulkan>,
 }
 
 impl NoGpus {
     /// In words, and whether that is no surprise if no GPU was asked for.
     fn reason(self) -> (String, bool) {
-        match (self.cuda, self.vulkan) {
-            (NoCuda::NotBuilt, _) if cfg!(target_os = "macos") => (self.metal.to_string(), true),
-            (NoCuda::NotBuilt, Some(vulkan)) if vulkan != NoVulkan::NotBuilt => (vulkan.to_string(), true),
-            (NoCuda::NotBuilt, None) => (
-                "the GPUs that Vulkan shows are part of the processor, and used where they are named".into(),
-                true,
-            ),
-            (cuda, _) => {
+        let integrated = |by: &str| {
+            format!("the GPUs that {by} shows are part of the processor, and used where they are named")
+        };
+        match (self.cuda, self.hip, self.vulkan) {
+            (NoCuda::NotBuilt, ..) if cfg!(target_os = "macos") => (self.metal.to_string(), true),
+            (NoCuda::NotBuilt, Some(hip), _) if hip != NoHip::NotBuilt => (hip.to_string(), true),
+            (NoCuda::NotBuilt, None, _) => (integrated("HIP"), true),
+            (NoCuda::NotBuilt, _, Some(vulkan)) if vulkan != NoVulkan::NotBuilt => (vulkan.to_string(), true),
+            (NoCuda::NotBuilt, _, None) => (integrated("Vulkan"), true),
+            (cuda, ..) => {
                 let is_expected = match cuda {
                     NoCuda::NotBuilt => true,
                     NoCuda::NoDriver { .. } => !machine_has_gpu(),
@@ -608,20 +608,29 @@ fn find_all(remote: Vec<FoundDevice>, here: Vec<FoundDevice>) -> Vec<FoundDevice
 fn find_device(device: DeviceKind) -> Result<FoundDevice, Error> {
     match device {
         DeviceKind::Cuda(index) => Ok((device, Some(free_memory_of_gpu(index)?))),
-        DeviceKind::Vulkan(index) => {
-            let gpus = ggml::vulkan::devices()?;
-            let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
-            Ok((device, Some(gpu.free as usize)))
+        DeviceKind::Hip(index) => {
+            let gpu = numbered(ggml::hip::devices()?, index)?;
+            match gpu.problem {
+                Some(problem) => Err(NoHip::Device(problem).into()),
+                None => Ok((device, Some(gpu.free as usize))),
+            }
         }
         DeviceKind::Metal(index) => {
-            let gpus = ggml::metal::devices()?;
-            let gpu = gpus.get(index).ok_or(Error::NoSuchGpu { index, gpus: gpus.len() })?;
-            Ok((device, Some(free_by_metal(gpu))))
+            Ok((device, Some(free_by_metal(&numbered(ggml::metal::devices()?, index)?))))
+        }
+        DeviceKind::Vulkan(index) => {
+            Ok((device, Some(numbered(ggml::vulkan::devices()?, index)?.free as usize)))
         }
         #[cfg(feature = "rpc")]
         DeviceKind::Rpc(index) => Ok((device, Some(ggml::rpc::memory(index)?.0 as usize))),
         DeviceKind::Emulated(_) | DeviceKind::Portable(_) => Ok((device, None)),
     }
+}
+
+/// The GPU of this number.
+fn numbered(gpus: Vec<PortableGpu>, index: usize) -> Result<PortableGpu, Error> {
+    let count = gpus.len();
+    gpus.into_iter().nth(index).ok_or(Error::NoSuchGpu { index, gpus: count })
 }
 
 /// The bytes that are free on the GPU of a Mac. It computes with main memory, of which others have some.
@@ -647,8 +656,8 @@ fn free_memory_of_gpu(index: usize) -> Result<usize, Error> {
     }
 }
 
-/// The GPUs that can compute, with the bytes that are free there: those of CUDA, and where it cannot be used, that of Metal, or those
-/// of Vulkan that are no part of the processor. Or why there are none.
+/// The GPUs that can compute, with the bytes that are free there: those of CUDA, and where it cannot be used, those of HIP, that of
+/// Metal, or those of Vulkan. By HIP and Vulkan those that are no part of the processor. Or why there are none.
 ///
 /// # Errors
 /// Where a GPU does not tell its free memory.
@@ -661,6 +670,16 @@ fn find_gpus() -> Result<Result<Vec<FoundDevice>, NoGpus>, Error> {
         }
         Err(reason) => reason,
     };
+    let hip = match ggml::hip::devices() {
+        Ok(gpus) => {
+            let found = dedicated(gpus, DeviceKind::Hip);
+            if !found.is_empty() {
+                return Ok(Ok(found));
+            }
+            None
+        }
+        Err(reason) => Some(reason),
+    };
     let metal = match ggml::metal::devices() {
         Ok(gpus) => {
             let found = |gpu: &PortableGpu| (DeviceKind::Metal(gpu.index), Some(free_by_metal(gpu)));
@@ -668,15 +687,23 @@ fn find_gpus() -> Result<Result<Vec<FoundDevice>, NoGpus>, Error> {
         }
         Err(reason) => reason,
     };
-    let gpus = match ggml::vulkan::devices() {
-        Ok(gpus) => gpus,
-        Err(reason) => return Ok(Err(NoGpus { cuda, metal, vulkan: Some(reason) })),
+    let vulkan = match ggml::vulkan::devices() {
+        Ok(gpus) => {
+            let found = dedicated(gpus, DeviceKind::Vulkan);
+            if !found.is_empty() {
+                return Ok(Ok(found));
+            }
+            None
+        }
+        Err(reason) => Some(reason),
     };
-    // Whether a GPU that is part of the processor is faster than its cores has never been measured.
-    let gpus = gpus.into_iter().filter(|gpu| !gpu.is_integrated);
-    let found: Vec<FoundDevice> =
-        gpus.map(|gpu| (DeviceKind::Vulkan(gpu.index), Some(gpu.free as usize))).collect();
-    Ok(if found.is_empty() { Err(NoGpus { cuda, metal, vulkan: None }) } else { Ok(found) })
+    Ok(Err(NoGpus { cuda, hip, metal, vulkan }))
+}
+
+/// The GPUs that can be used and are no part of the processor: whether one that is is faster than its cores has never been measured.
+fn dedicated(gpus: Vec<PortableGpu>, kind: fn(usize) -> DeviceKind) -> Vec<FoundDevice> {
+    let usable = gpus.into_iter().filter(|gpu| gpu.problem.is_none() && !gpu.is_integrated);
+    usable.map(|gpu| (kind(gpu.index), Some(gpu.free as usize))).take(MAX_DEVICES).collect()
 }
 
 /// The largest number up to `max` for which `holds`; what holds for a number holds for smaller ones.

@@ -1,10 +1,5 @@
 //! Compiles ggml-cuda and our own CUDA glue (`ggml/sys/cuda`) with nvcc, for the feature `cuda`.
 //!
-//! ggml-cuda takes about half an hour of one CPU core for each architecture. So each object is kept under the
-//! hash of all its inputs (source, headers, flags, compilers) and is never compiled twice, even where Cargo
-//! runs the build script again. Progress is written to `build.log` beside the objects. Old objects are
-//! removed only by deleting the folder.
-//!
 //! Variables of the environment, read at build time only:
 //! - `LONGHAND_CUDA_ARCHS`: architectures such as `86,89,90,120`; without it the GPUs of this machine.
 //! - `NVCC`, or `CUDA_HOME` (or `CUDA_PATH`): where the compiler is; without them `nvcc` from PATH.
@@ -19,18 +14,16 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::ggml_cuda;
+use crate::objects::{Compiler, Objects, Unit, digest_headers, files, in_path, version};
+
 /// Pairs of K and V types that ggml's attention has vector kernels for, ggml's own default.
 const ATTENTION_PAIRS: &[&str] = &["q4_0-q4_0", "q8_0-q8_0", "f16-f16", "bf16-bf16"];
-const ATTENTION_TYPES: &[&str] = &["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "bf16", "f16"];
 
 /// As ggml's CMake files set them for a release build. No VMM: it would link libcuda, and the program must
 /// start without a driver. MMQ: quantised products then never need cuBLAS.
@@ -61,16 +54,6 @@ struct Toolkit {
     host: PathBuf,
     /// What both compilers print for `--version`.
     versions: String,
-}
-
-/// One file to compile. Paths in `flags` are relative to ggml-cuda's folder, so that hashes do not depend on
-/// this machine.
-struct Unit {
-    source: PathBuf,
-    /// Flags for nvcc; part of the object's name.
-    flags: Vec<String>,
-    /// Hash of all headers it may include.
-    headers: u128,
 }
 
 /// Result of [`compile`].
@@ -113,8 +96,7 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     if !runs {
         generate.extend(NOTHING_RUNS.iter().map(|&flag| flag.to_owned()));
     }
-    let headers =
-        digest_headers(&[&ggml.join("include"), &ggml.join("src"), &cuda, &cuda.join("vendors")], 0)?;
+    let headers = ggml_cuda::headers(ggml)?;
     if toolkit.release() >= Some((12, 8)) {
         generate.push("-compress-mode=size".to_owned());
     }
@@ -122,7 +104,8 @@ pub fn compile(ggml: &Path) -> Result<Made> {
     if !check {
         units.extend(ggml_units(&cuda, headers, &generate)?);
     }
-    let objects = Objects::open()?.compile(&toolkit, &cuda, &units)?;
+    let objects = Objects::open("LONGHAND_CUDA_OBJECTS", "cuda-objects")?;
+    let objects = objects.compile(&toolkit.compiler(), &cuda, &units)?;
     println!("cargo:rustc-env=GGML_CUDA_ARCHITECTURES={}", architectures.join(","));
     println!("cargo:nvcc={}", toolkit.nvcc.display());
     println!("cargo:nvcc_flags=-ccbin={} {}", toolkit.host.display(), generate.join(" "));
@@ -191,15 +174,10 @@ impl Toolkit {
             let home = env::var_os("CUDA_HOME").or_else(|| env::var_os("CUDA_PATH"))?;
             Some(Path::new(&home).join("bin/nvcc"))
         });
-        let in_path = || {
-            env::split_paths(&env::var_os("PATH")?)
-                .map(|folder| folder.join("nvcc"))
-                .find(|file| file.is_file())
-        };
         let hint = "hint: `export CUDA_HOME=$(scripts/cuda-toolkit.sh target/cuda-toolkit)` puts it into a folder, nothing \
                     is installed; or set NVCC or CUDA_HOME to one that is";
         let nvcc = named
-            .or_else(in_path)
+            .or_else(|| in_path("nvcc"))
             .with_context(|| format!("feature cuda: nvcc, NVIDIA's compiler, was not found\n{hint}"))?;
         let nvcc = nvcc
             .canonicalize()
@@ -208,8 +186,17 @@ impl Toolkit {
         // The C++ compiler that compiles the rest of ggml.
         let host =
             cc::Build::new().cpp(true).try_get_compiler().context("no C++ compiler")?.path().to_owned();
-        let versions = version(&nvcc)? + &version(&host)?;
+        let versions = version("cuda", &nvcc)? + &version("cuda", &host)?;
         Ok(Toolkit { nvcc, home, host, versions })
+    }
+
+    fn compiler(&self) -> Compiler {
+        Compiler {
+            language: "CUDA",
+            program: self.nvcc.clone(),
+            arguments: vec!["-ccbin".into(), self.host.clone().into()],
+            versions: self.versions.clone(),
+        }
     }
 
     /// Major and minor number of its version, which nvcc prints as `release 13.0,`.
@@ -227,15 +214,6 @@ impl Toolkit {
             .find(|folder| folder.join("libcudart_static.a").is_file())
             .with_context(|| format!("feature cuda: no libcudart_static.a in {}/lib64", self.home.display()))
     }
-}
-
-fn version(compiler: &Path) -> Result<String> {
-    let output = Command::new(compiler)
-        .arg("--version")
-        .output()
-        .with_context(|| format!("feature cuda: cannot start {}", compiler.display()))?;
-    ensure!(output.status.success(), "feature cuda: `{} --version` failed", compiler.display());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Our own files: all sources in `ggml/sys/cuda`. Their warnings are shown; in a check they are errors.
@@ -261,199 +239,23 @@ fn own_units(headers: u128, generate: &[String], check: bool) -> Result<Vec<Unit
     Ok(sources.into_iter().map(|source| Unit { source, flags: flags.clone(), headers }).collect())
 }
 
-/// ggml-cuda's files as its CMake files list them, except for pairs of types of attention that are not in
-/// [`ATTENTION_PAIRS`].
+/// ggml-cuda's files.
 fn ggml_units(cuda: &Path, headers: u128, generate: &[String]) -> Result<Vec<Unit>> {
-    let mut sources = files(cuda, &["cu"])?;
-    sources.extend(files(&cuda.join("template-instances"), &["cu"])?.into_iter().filter(|source| {
-        stem(source).strip_prefix("fattn-vec-instance-").is_none_or(|pair| ATTENTION_PAIRS.contains(&pair))
-    }));
-    // Attention is computed by our own kernels (kernels/cuda). ggml's is compiled only to be linked, without
-    // its device code, which would be a third of all device code.
-    let attention = |source: &Path| stem(source).starts_with("fattn");
-    sources.sort_by_key(|source| attention(source));
-
     let common: Vec<String> = GGML_FLAGS
         .iter()
         .chain(&["-I.", "-I..", "-I../../include"])
         .map(|&flag| flag.to_owned())
         .chain(generate.iter().cloned())
         .collect();
-    let pairs = ATTENTION_TYPES.iter().flat_map(|k| ATTENTION_TYPES.iter().map(move |v| format!("{k}-{v}")));
-    let attention_flags: Vec<String> = pairs
-        .map(|pair| {
-            let compiled = ATTENTION_PAIRS.contains(&pair.as_str()) as u8;
-            format!("-DGGML_CUDA_FA_{}={compiled}", pair.replace('-', "_").to_uppercase())
-        })
-        .collect();
     let unit = |source: PathBuf| {
         let mut flags = common.clone();
-        if attention(&source) {
-            flags.extend(attention_flags.iter().cloned());
+        // Attention is computed by our own kernels (kernels/cuda). ggml's is compiled only to be linked, without
+        // its device code, which would be a third of all device code.
+        if ggml_cuda::is_attention(&source) {
+            flags.extend(ggml_cuda::attention_flags(ATTENTION_PAIRS));
             flags.push("-DGGML_CUDA_NO_FA".to_owned());
         }
         Unit { source, flags, headers }
     };
-    Ok(sources.into_iter().map(unit).collect())
-}
-
-/// The folder of objects.
-struct Objects {
-    folder: PathBuf,
-    log: PathBuf,
-}
-
-impl Objects {
-    fn open() -> Result<Objects> {
-        let folder = match env::var_os("LONGHAND_CUDA_OBJECTS") {
-            Some(folder) => PathBuf::from(folder),
-            // OUT_DIR is <target>/<profile>/build/ggml-sys-<hash>/out.
-            None => Path::new(&env::var("OUT_DIR")?)
-                .ancestors()
-                .nth(4)
-                .context("OUT_DIR does not lie in a target folder")?
-                .join("cuda-objects"),
-        };
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        // nvcc runs in another folder.
-        let folder = folder.canonicalize()?;
-        let log = folder.join("build.log");
-        Ok(Objects { folder, log })
-    }
-
-    /// The objects of all units, in their order. Compiles the missing ones, as many at once as Cargo's `-j`.
-    fn compile(&self, toolkit: &Toolkit, cuda: &Path, units: &[Unit]) -> Result<Vec<PathBuf>> {
-        let objects = units.iter().map(|unit| self.object(toolkit, unit)).collect::<Result<Vec<_>>>()?;
-        let missing: Vec<usize> = (0..units.len()).filter(|&i| !objects[i].is_file()).collect();
-        if missing.is_empty() {
-            return Ok(objects);
-        }
-        let log = File::options().create(true).append(true).open(&self.log);
-        let log = Mutex::new(log.with_context(|| format!("cannot write {}", self.log.display()))?);
-        let started = Instant::now();
-        let queue = Mutex::new(missing.iter().enumerate());
-        let failure = Mutex::new(None);
-        let work = || {
-            loop {
-                let Some((number, &i)) = queue.lock().ok().and_then(|mut queue| queue.next()) else { return };
-                if !matches!(failure.lock().as_deref(), Ok(None)) {
-                    return;
-                }
-                let one = Instant::now();
-                let result = self.compile_one(toolkit, cuda, &units[i], &objects[i]);
-                let state = if result.is_ok() { "compiled" } else { "failed" };
-                if let Ok(mut log) = log.lock() {
-                    // An unwritable log does not stop the build.
-                    let _ = writeln!(
-                        log,
-                        "{}/{} {state} {} in {:.1} s",
-                        number + 1,
-                        missing.len(),
-                        units[i].source.file_name().unwrap_or_default().display(),
-                        one.elapsed().as_secs_f32()
-                    );
-                }
-                if let (Err(error), Ok(mut failure)) = (result, failure.lock()) {
-                    failure.get_or_insert(error);
-                }
-            }
-        };
-        let jobs = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
-        std::thread::scope(|scope| {
-            for _ in 0..jobs {
-                scope.spawn(work);
-            }
-        });
-        if let Ok(Some(error)) = failure.into_inner() {
-            return Err(error);
-        }
-        println!(
-            "cargo:warning=CUDA: compiled {} files in {} s, {} were there already; they are kept in {}",
-            missing.len(),
-            started.elapsed().as_secs(),
-            units.len() - missing.len(),
-            self.folder.display()
-        );
-        Ok(objects)
-    }
-
-    /// Path of a unit's object: its name has the hash of all inputs.
-    fn object(&self, toolkit: &Toolkit, unit: &Unit) -> Result<PathBuf> {
-        let source =
-            fs::read(&unit.source).with_context(|| format!("cannot read {}", unit.source.display()))?;
-        let mut key = unit.headers;
-        for part in unit.flags.iter().map(String::as_str).chain([toolkit.versions.as_str()]) {
-            key = digest(part.as_bytes(), key);
-        }
-        Ok(self.folder.join(format!("{}-{:032x}.o", stem(&unit.source), digest(&source, key))))
-    }
-
-    fn compile_one(&self, toolkit: &Toolkit, cuda: &Path, unit: &Unit, object: &Path) -> Result<()> {
-        // The object has its name only when it is complete.
-        let unfinished = object.with_extension(format!("{}.tmp", std::process::id()));
-        let output = Command::new(&toolkit.nvcc)
-            .current_dir(cuda)
-            .arg("-c")
-            // Relative, so that no path of this machine gets into the object.
-            .arg(unit.source.strip_prefix(cuda).unwrap_or(&unit.source))
-            .arg("-o")
-            .arg(&unfinished)
-            .arg("-ccbin")
-            .arg(&toolkit.host)
-            .args(&unit.flags)
-            .output()
-            .with_context(|| format!("cannot start {}", toolkit.nvcc.display()))?;
-        let messages = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
-            let _ = fs::remove_file(&unfinished);
-            bail!(
-                "compiling {} failed ({}); the log is {}\n{messages}",
-                unit.source.display(),
-                output.status,
-                self.log.display()
-            );
-        }
-        for line in messages.lines() {
-            println!("cargo:warning={line}");
-        }
-        fs::rename(&unfinished, object).with_context(|| format!("cannot write {}", object.display()))
-    }
-}
-
-/// Files of a folder with one of the extensions, by name.
-fn files(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| extensions.iter().any(|&extension| e == extension)) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-fn stem(path: &Path) -> &str {
-    path.file_stem().and_then(|name| name.to_str()).unwrap_or_default()
-}
-
-/// Hash of the names and contents of all headers in some folders, starting from `key`.
-fn digest_headers(folders: &[&Path], mut key: u128) -> Result<u128> {
-    for folder in folders {
-        for header in files(folder, &["h", "cuh"])? {
-            key = digest(stem(&header).as_bytes(), key);
-            key =
-                digest(&fs::read(&header).with_context(|| format!("cannot read {}", header.display()))?, key);
-        }
-    }
-    Ok(key)
-}
-
-/// 128-bit FNV-1a over the length and the bytes, starting from `key`. Unlike the standard library's hash it
-/// is the same with every release of Rust.
-fn digest(bytes: &[u8], key: u128) -> u128 {
-    const BASIS: u128 = 0x6c62272e07bb014262b821756295c58d;
-    const PRIME: u128 = 0x0000000001000000000000000000013b;
-    let length = (bytes.len() as u64).to_le_bytes();
-    length.iter().chain(bytes).fold(key ^ BASIS, |hash, &byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
+    Ok(ggml_cuda::sources(cuda, ATTENTION_PAIRS)?.into_iter().map(unit).collect())
 }

@@ -11,8 +11,12 @@
 mod check;
 #[cfg(all(feature = "cuda", not(feature = "generate-bindings")))]
 mod cuda;
+#[cfg(all(feature = "cuda", not(feature = "generate-bindings")))]
+mod ggml_cuda;
 #[cfg(all(feature = "portable", not(feature = "generate-bindings")))]
 mod levels;
+#[cfg(all(feature = "cuda", not(feature = "generate-bindings")))]
+mod objects;
 
 use std::env;
 #[cfg(not(feature = "generate-bindings"))]

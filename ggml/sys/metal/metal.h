@@ -6,19 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../device/gpu.h"
 #include "ggml-backend.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-// The GPU. ggml/sys/src/lib.rs has the same struct.
-struct longhand_portable_gpu {
-    char     name[256];
-    uint64_t total;
-    uint64_t free;
-    bool     is_integrated;
-};
 
 bool           longhand_metal_describe(struct longhand_portable_gpu * device);
 ggml_backend_t longhand_metal_backend(char * why, size_t size);

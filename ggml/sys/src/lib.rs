@@ -71,7 +71,7 @@ mod levels {
 
 pub use levels::*;
 
-/// A GPU as our functions of Metal and Vulkan describe it. ggml/sys/metal/metal.h and ggml/sys/vulkan/vulkan.cpp have the same struct.
+/// A GPU as our functions of HIP, Metal and Vulkan describe it. device/gpu.h has the same struct.
 #[repr(C)]
 pub struct longhand_portable_gpu {
     /// NUL-terminated.

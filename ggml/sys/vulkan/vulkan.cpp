@@ -1,10 +1,6 @@
-// ggml's Vulkan backend, behind a guard. ggml's functions throw C++ exceptions: of memory that the driver refuses, of a device that
-// is lost. Neither C nor Rust can pass them on. So each function of a backend and of its memory is called by one of ours here,
-// which catches what it throws and remembers it: whoever uses the device then asks longhand_vulkan_problem().
+// ggml's Vulkan backend, behind a guard (../device/guard.h): ggml's functions throw C++ exceptions.
 //
-// A device that failed is not used again; its functions do nothing but free memory. A new backend opens the device once more.
-//
-// No function lets a C++ exception out.
+// The functions of a device that failed do nothing but free memory. A new backend opens the device once more.
 
 #include <algorithm>
 #include <cstdio>
@@ -34,6 +30,9 @@
 #include "ggml-vulkan/ggml-vulkan-debug.cpp"
 #undef cerr
 
+#include "../device/gpu.h"
+#include "../device/guard.h"
+
 // Where the SPIR-V modules of ggml-vulkan-shaders.hpp are unpacked to.
 extern "C" {
 alignas(16) unsigned char longhand_vulkan_shaders[longhand_vulkan_shaders_bytes];
@@ -58,23 +57,14 @@ class Log : public std::streambuf {
     }
 };
 
-// What is known of a device.
-struct Guard {
-    // Held while the device is used.
-    std::recursive_mutex mutex;
-    // Why it cannot be used any more; empty while it can.
-    std::string problem;
-};
-
 // What has been opened, and what is wrong with it.
 struct Opened {
     std::mutex mutex;
     bool       tried = false;
     // Why there is no Vulkan; empty where there is.
     std::string problem;
-    // Of all devices that were ever used. Their addresses stay theirs, because none is ever closed.
-    std::map<const vk_device_struct *, Guard> guards;
-    std::vector<vk_device>                    lost;
+    // Those that failed. None is ever closed, so that the addresses of all stay theirs.
+    std::vector<vk_device> lost;
 };
 
 static Opened & opened() {
@@ -82,134 +72,44 @@ static Opened & opened() {
     return *everything;
 }
 
-static Guard & guard_of(const vk_device & device) {
-    Opened & all = opened();
-    std::lock_guard<std::mutex> lock(all.mutex);
-    return all.guards[device.get()];
-}
-
-// The text of the exception that is being handled.
-static std::string exception_text() {
-    try {
-        throw;
-    } catch (const std::exception & error) {
-        return error.what();
-    } catch (...) {
-        return "an unknown exception";
-    }
-}
-
-// Calls a function that uses a device. Where the device failed, now or earlier, the result is `otherwise`.
-template <typename Result, typename Call> static Result guarded(const vk_device & device, Result otherwise, Call call) noexcept {
-    try {
-        Guard & guard = guard_of(device);
-        std::lock_guard<std::recursive_mutex> lock(guard.mutex);
-        if (!guard.problem.empty()) {
-            return otherwise;
-        }
-        try {
-            return call();
-        } catch (...) {
-            guard.problem = exception_text();
-            return otherwise;
-        }
-    } catch (...) {
-        return otherwise;
-    }
-}
-
-template <typename Call> static void guarded(const vk_device & device, Call call) noexcept {
-    guarded(device, false, [&] {
-        call();
-        return true;
-    });
-}
-
 // Frees something, of a device that failed too.
-template <typename Call> static void freed(const vk_device & device, Call call) noexcept {
+template <typename Call> static void freed(ggml_backend_buffer_type_t type, Call call) noexcept {
     try {
-        std::lock_guard<std::recursive_mutex> lock(guard_of(device).mutex);
+        std::lock_guard<std::recursive_mutex> lock(guard_of(type).mutex);
         call();
     } catch (...) {
     }
 }
 
-static vk_device device_of(ggml_backend_buffer_t buffer) {
-    return ((ggml_backend_vk_buffer_context *) buffer->context)->dev_buffer->device;
-}
-
-static vk_device & device_of(ggml_backend_buffer_type_t type) {
-    return ((ggml_backend_vk_buffer_type_context *) type->context)->device;
-}
-
-static vk_device & device_of(ggml_backend_t backend) {
-    return ((ggml_backend_vk_context *) backend->context)->device;
+static ggml_backend_buffer_type_t type_of(ggml_backend_t backend) {
+    return &((ggml_backend_vk_context *) backend->context)->device->buffer_type;
 }
 
 // Memory
 
 static void guarded_free_buffer(ggml_backend_buffer_t buffer) {
-    freed(device_of(buffer), [&] { ggml_backend_vk_buffer_free_buffer(buffer); });
-}
-
-static void guarded_memset(ggml_backend_buffer_t buffer, ggml_tensor * tensor, uint8_t value, size_t offset, size_t size) {
-    guarded(device_of(buffer), [&] { ggml_backend_vk_buffer_memset_tensor(buffer, tensor, value, offset, size); });
-}
-
-static void guarded_set(ggml_backend_buffer_t buffer, ggml_tensor * tensor, const void * data, size_t offset, size_t size) {
-    guarded(device_of(buffer), [&] { ggml_backend_vk_buffer_set_tensor(buffer, tensor, data, offset, size); });
-}
-
-static void guarded_get(ggml_backend_buffer_t buffer, const ggml_tensor * tensor, void * data, size_t offset, size_t size) {
-    guarded(device_of(buffer), [&] { ggml_backend_vk_buffer_get_tensor(buffer, tensor, data, offset, size); });
-}
-
-static void guarded_set_2d(
-        ggml_backend_buffer_t buffer, ggml_tensor * tensor, const void * data, size_t offset, size_t size, size_t copies,
-        size_t stride_tensor, size_t stride_data) {
-    guarded(device_of(buffer), [&] {
-        ggml_backend_vk_buffer_set_tensor_2d(buffer, tensor, data, offset, size, copies, stride_tensor, stride_data);
-    });
-}
-
-static void guarded_get_2d(
-        ggml_backend_buffer_t buffer, const ggml_tensor * tensor, void * data, size_t offset, size_t size, size_t copies,
-        size_t stride_tensor, size_t stride_data) {
-    guarded(device_of(buffer), [&] {
-        ggml_backend_vk_buffer_get_tensor_2d(buffer, tensor, data, offset, size, copies, stride_tensor, stride_data);
-    });
+    freed(buffer->buft, [&] { ggml_backend_vk_buffer_free_buffer(buffer); });
 }
 
 // Within a device. From one to another, ggml goes through main memory where this is false.
 static bool guarded_copy(ggml_backend_buffer_t buffer, const ggml_tensor * from, ggml_tensor * to) {
-    if (!ggml_backend_buffer_is_vk(from->buffer) || device_of(from->buffer) != device_of(buffer)) {
+    if (from->buffer->buft != buffer->buft) {
         return false;
     }
-    guarded(device_of(buffer), [&] { ggml_backend_vk_buffer_cpy_tensor(buffer, from, to); });
+    guarded(buffer->buft, [&] { ggml_backend_vk_buffer_cpy_tensor(buffer, from, to); });
     return true;
-}
-
-static void guarded_clear(ggml_backend_buffer_t buffer, uint8_t value) {
-    guarded(device_of(buffer), [&] { ggml_backend_vk_buffer_clear(buffer, value); });
 }
 
 // Refused memory is no failure of the device.
 static ggml_backend_buffer_t guarded_alloc(ggml_backend_buffer_type_t type, size_t size) {
-    return guarded(device_of(type), ggml_backend_buffer_t(nullptr), [&]() -> ggml_backend_buffer_t {
+    return guarded(type, ggml_backend_buffer_t(nullptr), [&]() -> ggml_backend_buffer_t {
         try {
             ggml_backend_buffer_t buffer = ggml_backend_vk_buffer_type_alloc_buffer(type, size);
-            if (buffer == nullptr) {
-                return nullptr;
+            if (buffer != nullptr) {
+                GuardedBuffer<ggml_backend_vk_buffer_interface>::guard(buffer);
+                buffer->iface.free_buffer = guarded_free_buffer;
+                buffer->iface.cpy_tensor  = guarded_copy;
             }
-            ggml_backend_buffer_i & functions = buffer->iface;
-            functions.free_buffer   = guarded_free_buffer;
-            functions.memset_tensor = guarded_memset;
-            functions.set_tensor    = guarded_set;
-            functions.get_tensor    = guarded_get;
-            functions.set_tensor_2d = guarded_set_2d;
-            functions.get_tensor_2d = guarded_get_2d;
-            functions.cpy_tensor    = guarded_copy;
-            functions.clear         = guarded_clear;
             return buffer;
         } catch (const vk::OutOfDeviceMemoryError &) {
             return nullptr;
@@ -222,17 +122,17 @@ static ggml_backend_buffer_t guarded_alloc(ggml_backend_buffer_type_t type, size
 // Computing
 
 static void guarded_free(ggml_backend_t backend) {
-    const vk_device device = device_of(backend);
-    freed(device, [&] { ggml_backend_vk_free(backend); });
+    const vk_device device = ((ggml_backend_vk_context *) backend->context)->device;  // lives as long as its guard is held
+    freed(&device->buffer_type, [&] { ggml_backend_vk_free(backend); });
 }
 
 static void guarded_synchronize(ggml_backend_t backend) {
-    guarded(device_of(backend), [&] { ggml_backend_vk_synchronize(backend); });
+    guarded(type_of(backend), [&] { ggml_backend_vk_synchronize(backend); });
 }
 
 // Returns when all is computed.
 static ggml_status guarded_compute(ggml_backend_t backend, ggml_cgraph * graph) {
-    return guarded(device_of(backend), GGML_STATUS_FAILED, [&] {
+    return guarded(type_of(backend), GGML_STATUS_FAILED, [&] {
         const ggml_status status = ggml_backend_vk_graph_compute(backend, graph);
         ggml_backend_vk_synchronize(backend);
         return status;
@@ -302,20 +202,6 @@ static bool guarded_supports_op(ggml_backend_dev_t device, const ggml_tensor * n
     }
 }
 
-static void write(char * text, size_t size, const std::string & message) {
-    snprintf(text, size, "%s", message.c_str());
-}
-
-// A device. ggml/sys/src/lib.rs has the same struct.
-struct longhand_portable_gpu {
-    char     name[256];
-    // Bytes of its memory, and of those that are free: where the driver does not say, all.
-    uint64_t total;
-    uint64_t free;
-    // Whether it is part of the processor, with whose memory it computes.
-    bool     is_integrated;
-};
-
 extern "C" {
 
 const char * longhand_vulkan_open();
@@ -379,8 +265,7 @@ ggml_backend_t longhand_vulkan_backend(size_t index, char * why, size_t size) {
         vk_device & device = vk_instance.devices[index];
         {
             std::lock_guard<std::mutex> lock(all.mutex);
-            const auto known = all.guards.find(device.get());
-            if (device != nullptr && known != all.guards.end() && !known->second.problem.empty()) {
+            if (device != nullptr && has_problem(&device->buffer_type, why, size)) {
                 all.lost.push_back(device);
                 device = nullptr;
             }
@@ -392,7 +277,7 @@ ggml_backend_t longhand_vulkan_backend(size_t index, char * why, size_t size) {
                 throw;
             }
         }
-        Guard & guard = guard_of(device);
+        Guard & guard = guard_of(&device->buffer_type);
         std::lock_guard<std::recursive_mutex> lock(guard.mutex);
         ggml_backend_t backend = ggml_backend_vk_init(index);
         device->buffer_type.iface.alloc_buffer = guarded_alloc;
@@ -413,26 +298,12 @@ ggml_backend_t longhand_vulkan_backend(size_t index, char * why, size_t size) {
 
 // Whether memory of this type belongs to a Vulkan device that has failed; then also the device's name in ggml, and why.
 bool longhand_vulkan_problem(ggml_backend_buffer_type_t type, char * why, size_t size) {
-    if (type->iface.get_name != ggml_backend_vk_buffer_type_name) {
-        return false;
-    }
-    try {
-        Guard & guard = guard_of(device_of(type));
-        std::lock_guard<std::recursive_mutex> lock(guard.mutex);
-        if (guard.problem.empty()) {
-            return false;
-        }
-        write(why, size, std::string(type->iface.get_name(type)) + ": " + guard.problem);
-        return true;
-    } catch (...) {
-        write(why, size, "an unknown exception");
-        return true;
-    }
+    return type->iface.get_name == ggml_backend_vk_buffer_type_name && has_problem(type, why, size);
 }
 
 // Makes a device fail, for tests.
 void longhand_vulkan_lose(ggml_backend_t backend) {
-    guarded(device_of(backend), [] { throw vk::DeviceLostError("a test"); });
+    guarded(type_of(backend), [] { throw vk::DeviceLostError("a test"); });
 }
 
 }  // extern "C"

@@ -1,4 +1,4 @@
-//! What tests of GPUs by Metal and by Vulkan share.
+//! What tests of GPUs by HIP, by Metal and by Vulkan share.
 
 use ggml::{Backend, Context, Error, GraphAllocator, InterruptFlag, ReadyGraph, Tensor, Type};
 

@@ -2,8 +2,10 @@
 
 mod device;
 mod fatal;
-#[cfg(any(feature = "metal", feature = "vulkan"))]
+#[cfg(any(feature = "hip", feature = "metal", feature = "vulkan"))]
 mod gpu;
+#[cfg(feature = "hip")]
+mod hip;
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux"))]
 mod levels;
 #[cfg(feature = "metal")]

@@ -149,7 +149,8 @@ fn a_saved_answer_can_be_continued() {
         let expected = whole.ask(QUESTION, &mut |_| ()).expect("an answer");
         let (mut have, mut want) = (state(&resumed, &answer), state(&whole, &expected));
         let rounds = |device: &DeviceKind| {
-            device.has_own_operations() || matches!(device, DeviceKind::Metal(_) | DeviceKind::Vulkan(_))
+            device.has_own_operations()
+                || matches!(device, DeviceKind::Hip(_) | DeviceKind::Metal(_) | DeviceKind::Vulkan(_))
         };
         if devices().iter().any(rounds) || !rounds_alike() {
             // The restored session drafts, because that is not saved. Drafts round in another way there.

@@ -1,14 +1,25 @@
-//! What tests of GPUs by Metal and by Vulkan share.
+//! What tests of GPUs by HIP, by Metal and by Vulkan share.
 
 use std::sync::Arc;
 
 use longhand::reading::Prefill;
 use longhand::testing::placement::Place;
 use longhand::testing::snapshot::{self, Snapshot};
+#[cfg(any(feature = "hip", feature = "metal"))]
+use longhand::{DeviceKind, DeviceOptions, EngineOptions, ModelSource};
 use longhand::{Engine, EngineError};
 use tests::fixtures::{max_difference, options, random_tokens, session, sync};
 
 use crate::placements::logits;
+
+/// The embedded model, which has heads of 64 elements, with so many of its four layers on a GPU.
+#[cfg(any(feature = "hip", feature = "metal"))]
+pub fn embedded_on(kind: DeviceKind, layers: usize) -> Arc<Engine> {
+    let gpu = DeviceOptions { layers, ..DeviceOptions::all(kind) };
+    let devices = if layers > 0 { vec![gpu] } else { Vec::new() };
+    let options = EngineOptions { threads: Some(1), repack: false, devices, ..EngineOptions::default() };
+    Engine::open(&ModelSource::Embedded, &options).expect("the model opens")
+}
 
 /// Checks that two engines compute the same but for rounding.
 pub fn check_same(engines: [&Arc<Engine>; 2], tolerance: f32) {

@@ -9,9 +9,11 @@ mod documents;
 mod drafts;
 mod experts;
 mod families;
-#[cfg(any(feature = "metal", feature = "vulkan"))]
+#[cfg(any(feature = "hip", feature = "metal", feature = "vulkan"))]
 mod gpu;
 mod head_sizes;
+#[cfg(feature = "hip")]
+mod hip;
 mod int8;
 mod intermediates;
 mod key_offset;

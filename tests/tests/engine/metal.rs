@@ -3,16 +3,12 @@
 
 use std::sync::Arc;
 
-use longhand::{DeviceKind, DeviceOptions, Engine, EngineOptions, ModelSource};
+use longhand::{DeviceKind, Engine};
 
-use crate::gpu::{check_loss, check_moves, check_same};
+use crate::gpu::{check_loss, check_moves, check_same, embedded_on};
 
-/// The embedded model, which has heads of 64 elements, with so many of its four layers on the GPU.
 fn embedded(layers: usize) -> Arc<Engine> {
-    let gpu = DeviceOptions { layers, ..DeviceOptions::all(DeviceKind::Metal(0)) };
-    let devices = if layers > 0 { vec![gpu] } else { Vec::new() };
-    let options = EngineOptions { threads: Some(1), repack: false, devices, ..EngineOptions::default() };
-    Engine::open(&ModelSource::Embedded, &options).expect("the model opens")
+    embedded_on(DeviceKind::Metal(0), layers)
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub struct DevicesArgs {
 pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     let threads = longhand::EngineOptions::default().threads();
     let gpus = ggml::devices();
-    let (by_metal, by_vulkan) = (ggml::metal::devices(), ggml::vulkan::devices());
+    let (by_hip, by_metal, by_vulkan) =
+        (ggml::hip::devices(), ggml::metal::devices(), ggml::vulkan::devices());
     let remote = remote_devices(args)?;
     let free_memory = free_memory();
     if args.json {
@@ -48,10 +49,12 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
                 "limit": free_memory.and_then(|free| free.bound.name()),
             },
             "gpus": gpus.iter().flatten().map(gpu_object).collect::<Vec<Value>>(),
+            "hip": portable_objects(by_hip.iter().flatten(), DeviceKind::Hip),
             "metal": portable_objects(by_metal.iter().flatten(), DeviceKind::Metal),
             "vulkan": portable_objects(by_vulkan.iter().flatten(), DeviceKind::Vulkan),
             "rpc": remote.iter().map(RemoteDevice::object).collect::<Vec<Value>>(),
             "problem": gpus.as_ref().err().map(ToString::to_string),
+            "hip_problem": by_hip.as_ref().err().map(ToString::to_string),
             "metal_problem": by_metal.as_ref().err().map(ToString::to_string),
             "vulkan_problem": by_vulkan.as_ref().err().map(ToString::to_string),
         });
@@ -76,15 +79,16 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
             free(gpu).err().map_or("yes".into(), |problem| format!("no: {problem}")),
         ]);
     }
+    let of_hip = by_hip.iter().flatten().map(|gpu| (DeviceKind::Hip(gpu.index), gpu));
     let of_metal = by_metal.iter().flatten().map(|gpu| (DeviceKind::Metal(gpu.index), gpu));
     let of_vulkan = by_vulkan.iter().flatten().map(|gpu| (DeviceKind::Vulkan(gpu.index), gpu));
-    for (device, gpu) in of_metal.chain(of_vulkan) {
+    for (device, gpu) in of_hip.chain(of_metal).chain(of_vulkan) {
         table.row([
             device.to_string(),
             gpu.name.clone(),
             format::bytes(gpu.total as usize),
             format::bytes(gpu.free as usize),
-            "yes".into(),
+            gpu.problem.as_ref().map_or("yes".into(), |problem| format!("no: {problem}")),
         ]);
     }
     for device in &remote {
@@ -103,11 +107,16 @@ pub fn run(app: &App, args: &DevicesArgs) -> Result<()> {
     };
     let reasons = [
         ("CUDA", gpus.err().map(|reason| reason.to_string())),
+        ("HIP", by_hip.err().map(|reason| reason.to_string())),
         ("Metal", by_metal.err().map(|reason| reason.to_string())),
         ("Vulkan", by_vulkan.err().map(|reason| reason.to_string())),
     ];
     // What a system does not have is no news there.
-    let is_expected = |backend: &str| cfg!(target_os = "macos") == (backend == "Metal");
+    let is_expected = |backend: &str| match backend {
+        "HIP" => cfg!(target_os = "linux"),
+        "Metal" => cfg!(target_os = "macos"),
+        _ => !cfg!(target_os = "macos"),
+    };
     let paragraph = |(backend, reason): (&str, Option<String>)| {
         let text = format!("no GPU by {backend}: {}", reason.filter(|_| is_expected(backend))?);
         Some(format!("\n{}\n", format::wrapped(&text, width)))
@@ -127,6 +136,7 @@ fn portable_objects<'a>(
             "memory": gpu.total,
             "free": gpu.free,
             "integrated": gpu.is_integrated,
+            "problem": gpu.problem,
         })
     };
     gpus.map(object).collect()

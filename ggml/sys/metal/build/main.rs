@@ -46,7 +46,7 @@ mod backend {
 
     pub fn compile() -> Result<()> {
         println!("cargo:rerun-if-env-changed=SDKROOT");
-        for input in ["build", "device.m", "metal.cpp", "metal.h", "metal.m"] {
+        for input in ["build", "../device", "device.m", "metal.cpp", "metal.h", "metal.m"] {
             println!("cargo:rerun-if-changed={input}");
         }
         if super::check::is_check() {

@@ -54,7 +54,7 @@ mod backend {
         for name in ["VULKAN_SDK", "LONGHAND_VULKAN_SHADERS"] {
             println!("cargo:rerun-if-env-changed={name}");
         }
-        for input in ["build", "vulkan.cpp", "loader.c", "old_headers.h"] {
+        for input in ["build", "../device", "vulkan.cpp", "loader.c", "old_headers.h"] {
             println!("cargo:rerun-if-changed={input}");
         }
         let out = PathBuf::from(env::var("OUT_DIR")?);
