@@ -368,10 +368,13 @@ impl Backend {
 
     /// Memory this backend computes in.
     pub fn buffer_type(&self) -> BufferType {
-        // SAFETY: live backend; the type is static.
-        let raw = unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) };
-        let ty = BufferType::from_raw(raw).within(self.budget.clone());
+        let ty = BufferType::from_raw(self.raw_buffer_type()).within(self.budget.clone());
         if matches!(self.device, Some(Device::Portable)) { ty.with_nan() } else { ty }
+    }
+
+    fn raw_buffer_type(&self) -> sys::ggml_backend_buffer_type_t {
+        // SAFETY: a live backend; the type is never freed.
+        unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) }
     }
 
     /// Host memory that this backend copies from and to the fastest: page-locked memory for a GPU. Where the system
@@ -495,13 +498,15 @@ impl Backend {
                 None => self.compute_segment(nodes, nodes.numbers.clone(), 0),
                 Some(Device::Portable) => self.compute_in_segments(nodes, watch, || Ok(())),
                 #[cfg(feature = "hip")]
-                Some(Device::Hip) => self.compute_guarded(nodes, watch, || crate::hip::check(self.raw)),
+                Some(Device::Hip) => {
+                    let memory = self.raw_buffer_type();
+                    self.compute_guarded(nodes, watch, || crate::hip::check_memory(memory))
+                }
                 #[cfg(feature = "metal")]
                 Some(Device::Metal) => self.compute_guarded(nodes, watch, || crate::metal::check(self.raw)),
                 #[cfg(feature = "vulkan")]
                 Some(Device::Vulkan) => {
-                    // SAFETY: a live backend; the type is never freed.
-                    let memory = unsafe { sys::ggml_backend_get_default_buffer_type(self.raw.as_ptr()) };
+                    let memory = self.raw_buffer_type();
                     self.compute_guarded(nodes, watch, || crate::vulkan::check_memory(memory))
                 }
                 Some(Device::Emulated) => self.launch(nodes, parts, std::ptr::null_mut(), watch),

@@ -147,6 +147,8 @@ impl BufferType {
 
     /// An error if it is memory of another machine whose server is lost, or of a GPU that has failed.
     pub(crate) fn check_lost(&self) -> Result<(), Error> {
+        #[cfg(feature = "hip")]
+        crate::hip::check_memory(self.raw)?;
         #[cfg(feature = "vulkan")]
         crate::vulkan::check_memory(self.raw)?;
         #[cfg(feature = "rpc")]

@@ -5,7 +5,7 @@
 
 use crate::PortableGpu;
 #[cfg(feature = "hip")]
-pub(crate) use found::{check, start};
+pub(crate) use found::{check_memory, start};
 
 /// Why HIP cannot be used. Its text is one line that also says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum NoHip {
     NotBuilt,
     /// ROCm's libraries could not be opened. Holds the loader's message.
     #[error(
-        "ROCm's libraries were not found ({0}); install the release of ROCm that this program was built with"
+        "ROCm's libraries cannot be opened ({0}); install the release of ROCm that this program was built with"
     )]
     NoLibrary(String),
     /// There is no driver, or it failed. Holds its message.
@@ -133,11 +133,10 @@ mod found {
         Ok(backend.map_err(NoHip::Device)?)
     }
 
-    /// An error if the GPU of a HIP backend has failed.
-    pub(crate) fn check(backend: NonNull<ggml_sys::ggml_backend>) -> Result<(), Error> {
-        // SAFETY: a live HIP backend, says the caller; the text has its size.
-        reason(|why, size| unsafe { !hip::longhand_hip_problem(backend.as_ptr(), why, size) })
-            .map_err(Error::Device)
+    /// An error if this is memory of a GPU that has failed.
+    pub(crate) fn check_memory(ty: ggml_sys::ggml_backend_buffer_type_t) -> Result<(), Error> {
+        // SAFETY: memory types are never freed; the text has its size.
+        reason(|why, size| unsafe { !hip::longhand_hip_problem(ty, why, size) }).map_err(Error::Device)
     }
 }
 

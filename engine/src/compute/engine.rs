@@ -12,7 +12,7 @@ use models::spec::{KvHeads, ModelSpec, RecurrentLayers};
 
 use crate::compute::forward::Forward;
 use crate::compute::weights::{WeightBytes, Weights};
-use crate::devices::attention::Attention;
+use crate::devices::attention::DeviceAttention;
 use crate::devices::backends::{Backends, copy_bandwidth};
 use crate::devices::kind::DeviceKind;
 use crate::devices::ledger::{DeviceLedger, Ledger, WeightsInUse};
@@ -411,9 +411,9 @@ pub(crate) fn check_device_model(
         let reason = format!("by {} a multiple of {CUDA_CHANNELS} is computed", kind.backend());
         return Err(unfit(path, format!("a convolution of {channels} channels"), reason, Hint::UseCpu));
     }
-    for attention in devices.iter().filter_map(|kind| Attention::of(*kind)) {
+    for attention in devices.iter().filter_map(|kind| DeviceAttention::of(*kind)) {
         if let Some(dim) = attention.missing_head_dim(spec) {
-            let (backend, dims) = (attention.backend, attention.head_dims());
+            let (backend, dims) = (attention.backend, attention.head_dims(spec));
             let reason = format!("by {backend}, heads of {dims} elements are computed");
             return Err(unfit(path, format!("heads of {dim} elements"), reason, Hint::UseCpu));
         }

@@ -8,26 +8,34 @@ use crate::{DeviceKind, EngineError, Hint};
 
 /// What attention a backend has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attention {
+pub(crate) struct DeviceAttention {
     /// The backend, as messages name it.
     pub(crate) backend: &'static str,
     /// The sizes of heads, up to those whose attention is computed by products.
     head_dims: &'static [usize],
+    /// The same of models whose logits are capped.
+    capped_head_dims: &'static [usize],
     /// Whether it copies rows of other types than f16 in f16 before it attends to them.
     copies_rows: bool,
 }
 
-const HIP: Attention =
-    Attention { backend: "HIP", head_dims: &[40, 64, 72, 80, 96, 112, 128, 256], copies_rows: true };
-const METAL: Attention = Attention {
+const HIP: DeviceAttention = DeviceAttention {
+    backend: "HIP",
+    head_dims: &[40, 64, 72, 80, 96, 112, 128, 256],
+    capped_head_dims: &[128, 256],
+    copies_rows: true,
+};
+const METAL_HEAD_DIMS: &[usize] = &[32, 40, 48, 64, 72, 80, 96, 112, 128, 192, 256];
+const METAL: DeviceAttention = DeviceAttention {
     backend: "Metal",
-    head_dims: &[32, 40, 48, 64, 72, 80, 96, 112, 128, 192, 256],
+    head_dims: METAL_HEAD_DIMS,
+    capped_head_dims: METAL_HEAD_DIMS,
     copies_rows: false,
 };
 
-impl Attention {
+impl DeviceAttention {
     /// What attention a device has; `None` where that is only known when the store is made.
-    pub(crate) fn of(device: DeviceKind) -> Option<Attention> {
+    pub(crate) fn of(device: DeviceKind) -> Option<DeviceAttention> {
         match device {
             DeviceKind::Hip(_) => Some(HIP),
             DeviceKind::Metal(_) => Some(METAL),
@@ -37,15 +45,20 @@ impl Attention {
 
     /// The size of a head that it lacks; `None` where it has all heads of a model.
     pub(crate) fn missing_head_dim(self, spec: &ModelSpec) -> Option<usize> {
-        let largest = self.head_dims.last().copied().unwrap_or(0);
+        let head_dims = self.dims(spec);
+        let largest = head_dims.last().copied().unwrap_or(0);
         // Latent attention is computed by products.
         let dims = (0..spec.n_layers).filter(|_| spec.latent.is_none()).map(|layer| spec.kv_heads(layer).dim);
-        dims.into_iter().find(|dim| !self.head_dims.contains(dim) && *dim <= largest)
+        dims.into_iter().find(|dim| !head_dims.contains(dim) && *dim <= largest)
     }
 
-    /// The sizes of heads in words.
-    pub(crate) fn head_dims(self) -> String {
-        self.head_dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+    fn dims(self, spec: &ModelSpec) -> &'static [usize] {
+        if spec.attention.softcap.is_some() { self.capped_head_dims } else { self.head_dims }
+    }
+
+    /// The sizes of heads that it has for a model, in words.
+    pub(crate) fn head_dims(self, spec: &ModelSpec) -> String {
+        self.dims(spec).iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// Refuses types of keys and values.
@@ -102,6 +115,8 @@ mod tests {
             let missing = [METAL, HIP].map(|attention| attention.missing_head_dim(&spec));
             assert_eq!(missing, [by_metal, by_hip], "{dim}");
         }
+        (spec.head_dim, spec.attention.softcap) = (64, Some(50.0));
+        assert_eq!([METAL, HIP].map(|attention| attention.missing_head_dim(&spec)), [None, Some(64)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::profiles::{Found, Profiles, assumed_share, smallest, spread};
 use super::target::GpuLayers;
 use super::{SetupOptions, Target, calibrate};
 use crate::compute::row_groups::layers_without_groups;
-use crate::devices::attention::Attention;
+use crate::devices::attention::DeviceAttention;
 use crate::devices::ledger::{Ledger, Left, Reservation};
 use crate::devices::memory::FreeMemory;
 use crate::error::Shortage;
@@ -393,7 +393,7 @@ impl<'a> Planner<'a> {
         measurements: &'a Measurements,
     ) -> Planner<'a> {
         let kernels = target.kernels(options.engine().threads());
-        let attention = target.devices.iter().filter_map(|device| Attention::of(device.kind)).collect();
+        let attention = target.devices.iter().filter_map(|device| DeviceAttention::of(device.kind)).collect();
         Planner { outline, repack: options.repack, budget, kernels, attention, measurements }
     }
 }

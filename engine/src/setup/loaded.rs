@@ -9,7 +9,7 @@ use super::calibrate::{self, CalibrationOptions};
 use super::decision::needed_on_host;
 use super::planner::{ModelOutline, Planner, Precision};
 use super::profiles::{Profiles, smallest};
-use crate::devices::attention::Attention;
+use crate::devices::attention::DeviceAttention;
 use crate::devices::ledger::{Left, Reservation};
 use crate::devices::placement::Place;
 use crate::error::Shortage;
@@ -257,7 +257,7 @@ fn planner<'a>(
     budget: Option<KvBudget>,
     measurements: &'a Measurements,
 ) -> Planner<'a> {
-    let attention = engine.devices().iter().filter_map(|device| Attention::of(*device)).collect();
+    let attention = engine.devices().iter().filter_map(|device| DeviceAttention::of(*device)).collect();
     let kernels = engine.backends.kernels().clone();
     Planner { outline, repack: false, budget, kernels, attention, measurements }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use models::shapes::{FileType, ModelShape};
 use models::spec::ModelSpec;
 
-use crate::devices::attention::Attention;
+use crate::devices::attention::DeviceAttention;
 use crate::heads::{HeadShape, HeadsError};
 use crate::kv::{KvBudget, Layout, StoreOptions};
 use crate::model::outline::{TensorOutline, tensor_outlines};
@@ -56,7 +56,7 @@ pub(super) struct Planner<'a> {
     /// See [`PlanOptions::kernels`].
     pub(super) kernels: PerPlace<Kernels>,
     /// The attention of devices that lack some.
-    pub(super) attention: Vec<Attention>,
+    pub(super) attention: Vec<DeviceAttention>,
     /// What is known of graphs.
     pub(super) measurements: &'a Measurements,
 }

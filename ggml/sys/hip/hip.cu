@@ -32,9 +32,12 @@
 #include "../device/gpu.h"
 #include "../device/guard.h"
 
+// Whether this thread frees something.
+static thread_local bool is_freeing = false;
+
 [[noreturn]] void ggml_cuda_error(const char * call, const char * func, const char * file, int line, const char * message) {
-    // What is given back on the way of an exception cannot throw another one.
-    if (std::uncaught_exceptions() > 0) {
+    // Destructors cannot throw, those on the way of an exception neither.
+    if (is_freeing || std::uncaught_exceptions() > 0) {
         longhand_hip_end_program(call, func, file, line, message);
     }
     throw std::runtime_error(std::string(message) + ", in " + func);
@@ -53,12 +56,14 @@ static void use(ggml_backend_buffer_type_t type) {
 
 using Buffer = GuardedBuffer<ggml_backend_cuda_buffer_interface>;
 
-// ggml ends the program where memory cannot be freed. So a GPU that has failed, or does so now, keeps it.
+// ggml ends the program where something cannot be freed. So a GPU that has failed, or does so now, keeps it.
 template <typename Free> static void freed(ggml_backend_buffer_type_t type, Free free) {
     guarded(type, [&] {
         use(type);
         CUDA_CHECK(hipDeviceSynchronize());
+        is_freeing = true;
         free();
+        is_freeing = false;
     });
 }
 
@@ -207,9 +212,9 @@ ggml_backend_t longhand_hip_backend(size_t index, char * why, size_t size) {
     }
 }
 
-// Whether the GPU of a backend has failed; then also its name in ggml, and why.
-bool longhand_hip_problem(ggml_backend_t backend, char * why, size_t size) {
-    return has_problem(type_of(backend), why, size);
+// Whether memory of this type belongs to a GPU of HIP that has failed; then also its name in ggml, and why.
+bool longhand_hip_problem(ggml_backend_buffer_type_t type, char * why, size_t size) {
+    return ggml_backend_buft_is_cuda(type) && has_problem(type, why, size);
 }
 
 // Makes a GPU fail, for tests.

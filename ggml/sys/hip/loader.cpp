@@ -33,6 +33,7 @@
     DO(hipEventRecord)                               \
     DO(hipEventSynchronize)                          \
     DO(hipFree)                                      \
+    DO(hipFuncSetAttribute)                          \
     DO(hipGetDevice)                                 \
     DO(hipGetDeviceCount)                            \
     DO(hipGetDevicePropertiesR0600)                  \
@@ -89,7 +90,7 @@ static int not_opened() {
 FUNCTIONS_OF_LIBAMDHIP64(DEFINE)
 FUNCTIONS_OF_LIBHIPBLAS(DEFINE)
 
-// The kernels and variables of a file, as the compiler's code describes them.
+// The kernels of a file, as the compiler's code describes them.
 struct File {
     struct Kernel {
         const void * host;
@@ -99,18 +100,8 @@ struct File {
         void *       bounds[5];
     };
 
-    struct Variable {
-        void * host;
-        char * host_name;
-        char * name;
-        int    is_external;
-        size_t size;
-        int    is_constant, is_global;
-    };
-
-    const void *          code;
-    std::vector<Kernel>   kernels;
-    std::vector<Variable> variables;
+    const void *        code;
+    std::vector<Kernel> kernels;
 };
 
 // They are registered in any order before `main`, by one thread.
@@ -122,7 +113,7 @@ static std::list<File> & files() {
 extern "C" {
 
 void ** __hipRegisterFatBinary(const void * code) {
-    files().push_back({ code, {}, {} });
+    files().push_back({ code, {} });
     return (void **) &files().back();
 }
 
@@ -130,11 +121,6 @@ void __hipRegisterFunction(
         void ** file, const void * host, char * device, const char * name, unsigned max_threads, void * thread, void * block,
         void * block_size, void * grid_size, void * warp_size) {
     ((File *) file)->kernels.push_back({ host, device, name, max_threads, { thread, block, block_size, grid_size, warp_size } });
-}
-
-void __hipRegisterVar(
-        void ** file, void * host, char * host_name, char * name, int is_external, size_t size, int is_constant, int is_global) {
-    ((File *) file)->variables.push_back({ host, host_name, name, is_external, size, is_constant, is_global });
 }
 
 // The program ends, and with it all that the driver has of it.
@@ -172,10 +158,9 @@ static void * find(void * library, const char * library_name, const char * name,
 
 // Registers with libamdhip64 what the files of this program have.
 static bool register_files(void * library, const char * library_name, std::string & problem) {
-    const auto code     = find(library, library_name, "__hipRegisterFatBinary", problem);
-    const auto kernel   = find(library, library_name, "__hipRegisterFunction", problem);
-    const auto variable = find(library, library_name, "__hipRegisterVar", problem);
-    if (code == nullptr || kernel == nullptr || variable == nullptr) {
+    const auto code   = find(library, library_name, "__hipRegisterFatBinary", problem);
+    const auto kernel = find(library, library_name, "__hipRegisterFunction", problem);
+    if (code == nullptr || kernel == nullptr) {
         return false;
     }
     for (const File & file : files()) {
@@ -183,10 +168,6 @@ static bool register_files(void * library, const char * library_name, std::strin
         for (const File::Kernel & k : file.kernels) {
             ((decltype(&__hipRegisterFunction)) kernel)(
                 handle, k.host, k.device, k.name, k.max_threads, k.bounds[0], k.bounds[1], k.bounds[2], k.bounds[3], k.bounds[4]);
-        }
-        for (const File::Variable & v : file.variables) {
-            ((decltype(&__hipRegisterVar)) variable)(
-                handle, v.host, v.host_name, v.name, v.is_external, v.size, v.is_constant, v.is_global);
         }
     }
     return true;

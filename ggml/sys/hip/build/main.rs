@@ -118,12 +118,10 @@ mod backend {
             .or_else(|| in_path("hipcc"))
             .or_else(|| installed.is_file().then(|| installed.to_owned()))
             .with_context(|| format!("feature hip: hipcc, AMD's compiler, was not found\n{hint}"))?;
-        // A name without a folder is one in PATH.
+        // A name without a folder is one in PATH. Links stay: clang compiles C++ by the name `clang++`.
         let found = if program.components().count() == 1 { in_path(&program) } else { None };
-        let program = found
-            .unwrap_or(program)
-            .canonicalize()
-            .with_context(|| format!("feature hip: AMD's compiler is not where it was named\n{hint}"))?;
+        let program = std::path::absolute(found.unwrap_or(program))?;
+        ensure!(program.is_file(), "feature hip: {} is not there\n{hint}", program.display());
         let versions = version("hip", &program)?;
         Ok(Compiler { language: "HIP", program, arguments: Vec::new(), versions })
     }
