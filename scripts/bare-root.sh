@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a program in a root folder with nothing but the program, its libraries and /tmp: no driver, no /proc, no /dev, no home,
-# no network. Then as containers run it: with a read-only root, as a user without a name, with a config folder that it may not
-# read, with a small stack, and as process 1, which must answer SIGTERM.
+# no network. Then as containers run it: with a read-only root, as a user without a name, and with a config folder that this
+# user may not read. Then with a small stack, and as process 1, which must answer SIGTERM.
 #
 #     scripts/bare-root.sh target/release/longhand
 #

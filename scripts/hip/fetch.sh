@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches a compiler for AMD's GPUs, with the headers of HIP and hipBLAS, into a folder, on a Debian 12 or later for x86-64, and prints
-# the value of HIPCXX. Nothing is installed. What it compiles needs ROCm 6 to compute, so it is for checks on machines without ROCm.
+# Fetches a compiler for AMD's GPUs into a folder, with the headers of HIP and hipBLAS, and prints the value of HIPCXX. For a Debian 12 or
+# later on x86-64. Nothing is installed. What it compiles needs ROCm 6 to compute, so it is for checks on machines without ROCm.
 #
 #     export HIPCXX=$(scripts/hip/fetch.sh)
 #     LONGHAND_HIP_ARCHS=gfx1100 cargo build --release --features hip

@@ -31,7 +31,8 @@ use crate::case_files::CaseFiles;
 use crate::npy::Array;
 
 /// Maximum difference of outputs. Kept positions must be equal. By Vulkan, sums of attention weights were up to 1.8e-4 apart on
-/// the CPU, and outputs up to 3.1e-3 on an H200, whose matrix units multiply in f16. HIP and Metal multiply in f16 too, and were never tried.
+/// the CPU. On an H200, whose matrix units multiply in f16, outputs were up to 3.1e-3 apart. HIP and Metal multiply in f16 too,
+/// and were never tried.
 fn tolerance() -> f64 {
     let is_portable = |device: &DeviceKind| {
         matches!(device, DeviceKind::Hip(_) | DeviceKind::Metal(_) | DeviceKind::Vulkan(_))

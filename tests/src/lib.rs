@@ -23,8 +23,8 @@ pub fn data(path: &str) -> PathBuf {
 }
 
 /// The devices under test, in the order of the layers. `LONGHAND_TEST_DEVICE` names them: `cpu` (the default, which is
-/// none), `emulated`, `portable`, `cuda`, `hip`, `metal`, `vulkan` or `rpc`, or several with commas, such as `emulated,emulated`. Each `rpc` is a
-/// server of its own in this process; `rpc=HOST:PORT` is one that runs already.
+/// none), `emulated`, `portable`, `cuda`, `hip`, `metal`, `vulkan` or `rpc`. It may name several with commas, such as
+/// `emulated,emulated`. Each `rpc` is a server of its own in this process; `rpc=HOST:PORT` is one that runs already.
 ///
 /// # Panics
 /// If the variable has another value, or the server does not answer.
