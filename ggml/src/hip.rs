@@ -13,7 +13,7 @@ pub(crate) use found::{check_memory, start};
 pub enum NoHip {
     /// The program was built without the feature `hip`.
     #[error(
-        "this program was built without HIP; for AMD's GPUs build it with `--features hip` or `--features vulkan`"
+        "this program was built without HIP; for AMD's GPUs build it with `--features vulkan`, or with `--features hip` instead of `cuda`"
     )]
     NotBuilt,
     /// ROCm's libraries could not be opened. Holds the loader's message.
@@ -65,6 +65,10 @@ fn usable(found: Vec<(PortableGpu, String)>, compiled: &str) -> Result<Vec<Porta
     let described = |(gpu, arch): (PortableGpu, String)| {
         // Behind a colon are settings of the GPU, which the code fits whatever they are.
         let arch = arch.split(':').next().unwrap_or_default();
+        if let Some(problem) = &gpu.problem {
+            first_problem.get_or_insert(NoHip::Failed(problem.clone()));
+            return gpu;
+        }
         if compiled.split(',').any(|name| name == arch) {
             return gpu;
         }
@@ -107,18 +111,26 @@ mod found {
         // SAFETY: the libraries are open; the number is written, and the text has its size.
         reason(|why, size| unsafe { hip::longhand_hip_count(&mut count, why, size) })
             .map_err(NoHip::Failed)?;
-        (0..count).map(describe).collect()
+        Ok((0..count).map(describe).collect())
     }
 
-    fn describe(index: usize) -> Result<(PortableGpu, String), NoHip> {
+    /// A GPU and its architecture. Where HIP cannot say what it is, that is its problem.
+    fn describe(index: usize) -> (PortableGpu, String) {
         let mut arch = [0 as c_char; 256];
-        let gpu = PortableGpu::described(index, |gpu| {
+        let described = PortableGpu::described(index, |gpu| {
             let (at, bytes) = (arch.as_mut_ptr(), arch.len());
             // SAFETY: a number below the count; the description is written, and the texts have their sizes.
             reason(|why, size| unsafe { hip::longhand_hip_describe(index, gpu, at, bytes, why, size) })
-                .map_err(NoHip::Failed)
-        })?;
-        Ok((gpu, text(&arch)))
+        });
+        let unknown = |problem: String| PortableGpu {
+            index,
+            name: format!("GPU {index}"),
+            total: 0,
+            free: 0,
+            is_integrated: false,
+            problem: Some(problem),
+        };
+        (described.unwrap_or_else(unknown), text(&arch))
     }
 
     /// A new backend of a GPU.

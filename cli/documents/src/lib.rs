@@ -369,7 +369,7 @@ impl fmt::Display for Note {
             }
             Note::Pictures { pictures } => write!(f, "{pictures} picture{} without text", s(*pictures)),
             Note::DrawnBoxes { boxes } => {
-                write!(f, "{boxes} box{} drawn, as for ticks: a tick in one was not read", if *boxes == 1 { " is" } else { "es are" })
+                write!(f, "{boxes} small box{} drawn beside text: if they are for ticks, these were not read", if *boxes == 1 { " is" } else { "es are" })
             }
             Note::UnreadFormulas { formulas } => {
                 write!(f, "{formulas} formula{} could not be read", s(*formulas))

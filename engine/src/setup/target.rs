@@ -577,7 +577,10 @@ impl NoGpus {
         };
         match (self.cuda, self.hip, self.vulkan) {
             (NoCuda::NotBuilt, ..) if cfg!(target_os = "macos") => (self.metal.to_string(), true),
-            (NoCuda::NotBuilt, Some(hip), _) if hip != NoHip::NotBuilt => (hip.to_string(), true),
+            (NoCuda::NotBuilt, Some(hip), _) if hip != NoHip::NotBuilt => {
+                let is_expected = matches!(hip, NoHip::NoLibrary(_) | NoHip::NoGpu);
+                (hip.to_string(), is_expected)
+            }
             (NoCuda::NotBuilt, None, _) => (integrated("HIP"), true),
             (NoCuda::NotBuilt, _, Some(vulkan)) if vulkan != NoVulkan::NotBuilt => (vulkan.to_string(), true),
             (NoCuda::NotBuilt, _, None) => (integrated("Vulkan"), true),

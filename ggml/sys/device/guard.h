@@ -1,6 +1,6 @@
 // A guard around ggml backends whose functions throw C++ exceptions: of memory that a driver refuses, of a device that is lost.
 // Neither C nor Rust can pass them on. So each function of a backend and of its memory is called by one of ours, which catches what
-// it throws and remembers it: whoever uses the device then asks for its problem. A device that failed is not used again.
+// it throws and remembers it. Whoever uses the device then asks for its problem. A device that failed is not used again.
 //
 // A device is known by the type of its memory, whose address stays.
 //

@@ -185,7 +185,7 @@ ggml_backend_t longhand_hip_backend(size_t index, char * why, size_t size) {
         std::lock_guard<std::mutex> lock(mutex);
         const ggml_backend_buffer_type_t type = ggml_backend_cuda_buffer_type(int(index));
         if (type == nullptr) {
-            write(why, size, "GGML_CUDA_DEVICES hides it");
+            write(why, size, "ggml does not show it; GGML_CUDA_DEVICES may hide it");
             return nullptr;
         }
         if (has_problem(type, why, size)) {

@@ -9,8 +9,11 @@ use crate::writer::{Span, Writer};
 /// Points of a series that are read, and series of a chart.
 const MAX_POINTS: usize = 10_000;
 const MAX_SERIES: usize = 200;
-/// Levels of groups of points.
+/// Levels of groups of points, and characters of their names, which each point of a group has.
 const MAX_LEVELS: usize = 8;
+const MAX_GROUP: usize = 200;
+/// Characters of the name of a series where each of its points has it.
+const MAX_NAME: usize = 200;
 
 /// What a chart shows.
 #[derive(Debug, Default)]
@@ -93,30 +96,28 @@ impl Chart {
     }
 
     /// Writes the chart: a row for each label, a column for each series. Where series have labels of their own, as in
-    /// scatter charts, each point has a row.
+    /// scatter charts, each point has a row: its series, its label and its value.
     pub(super) fn write(&self, writer: &mut Writer) {
-        let mut rows = vec![
-            std::iter::once(String::new())
-                .chain(self.series.iter().map(|series| series.name.clone()))
-                .collect::<Vec<_>>(),
-        ];
-        let mut row = |label: Option<String>, values: &dyn Fn(usize) -> Option<String>| {
-            let values = (0..self.series.len()).map(values);
-            rows.push(std::iter::once(label).chain(values).map(Option::unwrap_or_default).collect());
-        };
+        let mut rows = Vec::new();
         if self.has_own_labels() {
-            for (number, series) in self.series.iter().enumerate() {
-                for point in series.values.keys() {
-                    let value = |at: usize| series.value(*point).filter(|_| at == number);
-                    row(series.label(*point), &value);
-                }
+            rows.push(["", "x", "y"].map(str::to_owned).to_vec());
+            for series in &self.series {
+                let row = |point: &usize| {
+                    let [label, value] =
+                        [series.label(*point), series.value(*point)].map(Option::unwrap_or_default);
+                    vec![series.name.chars().take(MAX_NAME).collect(), label, value]
+                };
+                rows.extend(series.values.keys().map(row));
             }
         } else {
+            let names = self.series.iter().map(|series| series.name.clone());
+            rows.push(std::iter::once(String::new()).chain(names).collect());
             let points: BTreeSet<usize> =
                 self.series.iter().flat_map(|series| series.values.keys().copied()).collect();
             for point in points {
                 let label = self.series.iter().find_map(|series| series.label(point));
-                row(label, &|at| self.series[at].value(point));
+                let values = self.series.iter().map(|series| series.value(point));
+                rows.push(std::iter::once(label).chain(values).map(Option::unwrap_or_default).collect());
             }
         }
         write_rows(&self.title, rows, writer);
@@ -129,7 +130,7 @@ impl Series {
         let (own, groups) = self.labels.split_first()?;
         let own = own.get(&point).and_then(|label| shown(label, &self.label_code));
         let group = |labels: &BTreeMap<usize, String>| {
-            labels.range(..=point).next_back().map(|(_, label)| label.clone())
+            labels.range(..=point).next_back().map(|(_, label)| label.chars().take(MAX_GROUP).collect())
         };
         let parts: Vec<String> = groups.iter().rev().map(group).chain([own]).flatten().collect();
         (!parts.is_empty()).then(|| parts.join(" "))

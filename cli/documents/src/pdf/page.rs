@@ -145,8 +145,8 @@ enum Source {
 struct Marked {
     /// Which of the texts; none where the file gives no text.
     text: Option<usize>,
-    /// Whether it is the value of a field of a form.
-    is_value: bool,
+    /// Whether the value of a field of a form begins with it.
+    begins_value: bool,
     /// Glyphs before it.
     glyphs: usize,
 }
@@ -157,6 +157,8 @@ struct PageReader<'k> {
     actual_texts: Vec<String>,
     /// Parts of the content that have begun.
     open: Vec<Marked>,
+    /// The first glyph of the value of a field that has begun.
+    value: Option<usize>,
     pictures: usize,
     picture_areas: Pictures<'k>,
     other_numbers: usize,
@@ -173,6 +175,7 @@ impl<'k> PageReader<'k> {
             canvas: Canvas::new(size),
             actual_texts: Vec::new(),
             open: Vec::new(),
+            value: None,
             pictures: 0,
             picture_areas: Pictures::new(size, known),
             other_numbers: 0,
@@ -346,7 +349,7 @@ impl<'a> Device<'a> for PageReader<'_> {
             last.seen = if seen == Seen::Yes { seen } else { last.seen };
             return;
         }
-        self.drawn.push(Drawn { text, middle, seen, source, field: None });
+        self.drawn.push(Drawn { text, middle, seen, source, field: self.value });
     }
 
     fn draw_path(&mut self, path: &BezPath, transform: Affine, _: &Paint<'_>, mode: &PathDrawMode) {
@@ -411,7 +414,11 @@ impl<'a> Device<'a> for PageReader<'_> {
 
     fn begin_marked_content(&mut self, tag: &[u8], id: Option<i32>) {
         let text = id.and_then(ActualText::index).filter(|index| *index < self.actual_texts.len());
-        self.open.push(Marked { text, is_value: tag == VALUE, glyphs: self.drawn.len() });
+        let begins_value = tag == VALUE && self.value.is_none();
+        if begins_value {
+            self.value = Some(self.drawn.len());
+        }
+        self.open.push(Marked { text, begins_value, glyphs: self.drawn.len() });
     }
 
     fn end_marked_content(&mut self) {
@@ -420,9 +427,8 @@ impl<'a> Device<'a> for PageReader<'_> {
             let text = self.actual_texts[text].clone();
             self.replace(&marked, text);
         }
-        if marked.is_value {
-            let value = self.drawn.iter_mut().skip(marked.glyphs);
-            value.for_each(|glyph| glyph.field = Some(marked.glyphs));
+        if marked.begins_value {
+            self.value = None;
         }
     }
 }

@@ -231,7 +231,9 @@ fn raised(before: &str, text: &str, next: Option<char>, may_be_note: bool) -> St
 }
 
 fn lowered(before: &str, text: &str, next: Option<char>) -> String {
-    if text.chars().all(|c| c.is_ascii_digit()) && is_formula(before) {
+    // Numbers to the base of 16 have two digits or more.
+    let is_number = text == "16" && hexadecimal_digits(before) > 1;
+    if text.chars().all(|c| c.is_ascii_digit()) && is_formula(before) && !is_number {
         return text.to_owned();
     }
     format!("_{}", grouped(text, next))
@@ -257,18 +259,21 @@ fn is_word(before: &str) -> bool {
     !is_variable && !is_unit && word.chars().count() >= MIN_WORD
 }
 
+/// How many hexadecimal digits a word is that ends a text; 0 if it has others.
+fn hexadecimal_digits(before: &str) -> usize {
+    let word = before.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    if word.bytes().all(|c| c.is_ascii_hexdigit()) { word.len() } else { 0 }
+}
+
 /// Whether a text ends as chemical formulas do: `H`, `Na`, `C6H`, `(SO4)`.
 fn is_formula(before: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '(' | ')' | '[' | ']' | '·');
     let start = before
         .rfind(|c: char| !is_part(c))
         .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
-    let (mut letters, mut run, mut last) = (0, 0, ' ');
+    let (mut letters, mut run) = (0, 0);
     for c in before[start..].chars() {
-        let before = std::mem::replace(&mut last, c);
         match c {
-            // No formula names an element twice: it is a number to the base of 16.
-            'A'..='Z' if c == before => return false,
             'A'..='Z' => (letters, run) = (letters + 1, 1),
             // A small letter is the second one of an element.
             'a'..='z' if run == 1 => run = 2,
@@ -329,7 +334,7 @@ mod tests {
         check("Ca^{2+} ions", "Ca^2+ ions");
         check("^{14}C", "^14C");
         check("^{235}_{92}U", "^235_92 U");
-        check("FF_{16}, CO_{2}", "FF_16, CO2");
+        check("FF_{16}, CO_{2}, CH_{3}COOC_{2}H_{5}", "FF_16, CO2, CH3COOC2H5");
         check("^{1}/_{2} tablet", "1/2 tablet");
         check("3^{1}⁄_{2}", "3 1/2");
         check("a^{1}/b", "a^1/b");

@@ -620,6 +620,8 @@ fn headers_of_pages_that_are_not_there_are_left_out() {
         read("<w:titlePg/>", ""),
         "[page header]\nold draft\n\n[page header]\nOffer 2024-17\n\nText\n"
     );
+    let middle = "<w:pgSz/></w:sectPr><w:p><w:pPr><w:sectPr><w:titlePg/></w:sectPr></w:pPr></w:p><w:sectPr>";
+    assert_eq!(read(middle, ""), "[page header]\nold draft\n\n[page header]\nOffer 2024-17\n\nText\n");
     assert_eq!(
         read("<w:titlePg w:val='0'/>", "<w:evenAndOddHeaders/>"),
         "[page header]\nold offer\n\n[page header]\nOffer 2024-17\n\nText\n"

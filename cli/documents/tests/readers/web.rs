@@ -1022,4 +1022,6 @@ fn roles_of_tables_make_tables() {
     let grid = "<table role=grid><thead role=rowgroup><tr role=row><td role=columnheader>A<td>B<tbody>\
         <tr role=row><td><td role=gridcell>1</table>";
     check(grid, "A | B\n| 1\n");
+    // A row by its role is none of a table around it.
+    check("<table><tr><td>a<div role=row>b</div><td>c</table>", "a b | c\n");
 }

@@ -8,6 +8,7 @@
 //!
 //! The line of a root begins at the end of its sign.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use hayro_interpret::hayro_cmap::BfString;
@@ -50,11 +51,13 @@ const DEGREE: f64 = 0.75;
 const LETTERS_OF_A_WORD: usize = 3;
 /// Text beside a fraction on an unknown baseline is so much lower than the line.
 const AXIS: f64 = 0.25;
+/// Numbers end at the same place that differ by less than this.
+const SAME_END: f64 = 0.1;
 /// A gap that is written as a space.
 const GAP: f64 = 1.2 * words::SPACE;
 /// Heights differ by less than this, in points.
 const SAME_HEIGHT: f64 = 0.3;
-/// Pairs of lines, and of lines and glyphs, that are compared on a page.
+/// Pairs of lines, of lines and glyphs, and of formulas and glyphs, that are compared on a page.
 const MAX_COMPARED: usize = 5_000_000;
 
 /// Writes each fraction and each root as one glyph, at the place of its first one in the order of drawing.
@@ -63,13 +66,14 @@ pub(super) fn join(glyphs: &mut Vec<PlacedText>, rules: &Rules) {
         return;
     }
     let mut is_joined = vec![false; glyphs.len()];
+    let mut compared = 0;
     for turn in turns(glyphs) {
         let is_text = |i: &usize| glyphs[*i].turn == turn && !glyphs[*i].is_space();
         let mut by_height: Vec<usize> = (0..glyphs.len()).filter(is_text).collect();
         by_height.sort_by(|a, b| glyphs[*a].y.total_cmp(&glyphs[*b].y));
         let largest = by_height.iter().map(|i| glyphs[*i].size).fold(0.0, f64::max);
         let across = rules.across(turn);
-        let mut page = Page { glyphs, by_height, largest, across, compared: 0 };
+        let mut page = Page { glyphs, by_height, largest, across, compared };
         let mut lines = rules.apart(turn);
         // Fractions within others come first. One may be the text beside another, so there may be more afterwards.
         lines.sort_by(|a, b| a.length().total_cmp(&b.length()));
@@ -85,6 +89,7 @@ pub(super) fn join(glyphs: &mut Vec<PlacedText>, rules: &Rules) {
             });
             is_new = lines.len() < all.len();
         }
+        compared = page.compared;
     }
     let mut is_joined = is_joined.into_iter();
     glyphs.retain(|_| !is_joined.next().unwrap_or_default());
@@ -124,6 +129,7 @@ impl Page<'_> {
     fn fraction(&mut self, line: &Rule, lines: &[Rule]) -> Option<DrawnFormula> {
         let above = self.part(line, &ABOVE, 1.0, lines)?;
         let below = self.part(line, &BELOW, -1.0, lines)?;
+        self.compared += self.across.len();
         let size = above.size.max(below.size);
         let (left, right) = (above.left.min(below.left), above.right.max(below.right));
         let is_end = |outwards: f64| (-SHORTER * size..LONGER * size).contains(&outwards);
@@ -151,6 +157,7 @@ impl Page<'_> {
             }
             None => return None,
         };
+        self.compared += self.by_height.len();
         let mut text = Formula::default();
         text.open(Shape::Fraction);
         text.line(&self.text(&above.glyphs));
@@ -184,6 +191,7 @@ impl Page<'_> {
                 && glyph.middle() < sign_place.1
         });
         degree.sort_by(|a, b| self.glyphs[*a].x.total_cmp(&self.glyphs[*b].x));
+        self.compared += self.by_height.len();
         let mut text = Formula::default();
         text.open(if degree.is_empty() { Shape::SquareRoot } else { Shape::RootOf });
         text.line(&self.text(&degree));
@@ -288,12 +296,19 @@ impl Page<'_> {
     fn is_formula_alone(&mut self, above: &Part, below: &Part) -> bool {
         let y = |part: &Part| part.glyphs.iter().map(|i| self.glyphs[*i].y).fold(f64::MAX, f64::min);
         let (low, high) = (y(below) - SCRIPTS * below.size, y(above) + SCRIPTS * above.size);
-        let is_part = |i: &usize| above.glyphs.contains(i) || below.glyphs.contains(i);
-        self.between(low, high).iter().all(is_part)
-            && [above, below].iter().all(|part| {
-                let text = self.text(&part.glyphs);
-                text.split(|c: char| !c.is_alphabetic()).all(|word| word.chars().count() < LETTERS_OF_A_WORD)
-            })
+        let parts: HashSet<usize> = above.glyphs.iter().chain(&below.glyphs).copied().collect();
+        if !self.between(low, high).iter().all(|i| parts.contains(i)) {
+            return false;
+        }
+        let texts = [above, below].map(|part| self.text(&part.glyphs));
+        let has_word = |text: &String| {
+            text.split(|c: char| !c.is_alphabetic()).any(|word| word.chars().count() >= LETTERS_OF_A_WORD)
+        };
+        // Numbers that end at the same place are added up.
+        let is_number = |text: &String| text.chars().all(|c| c.is_numeric() || matches!(c, '.' | ',' | ' '));
+        let ends = (above.right - below.right).abs() / below.size;
+        let is_sum = ends < SAME_END && texts.iter().all(is_number) && texts[0].len() != texts[1].len();
+        !is_sum && !texts.iter().any(has_word)
     }
 
     /// What glyphs say that are in the order of their places.

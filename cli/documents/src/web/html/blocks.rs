@@ -46,7 +46,7 @@ impl Page<'_> {
     /// Writes the beginning of an element.
     pub(super) fn begin(&mut self, tag: &Tag, declared: &Declared) -> Role {
         let name = match table_part(tag) {
-            Some(part) if part == b"table" || !self.tables.is_empty() => part,
+            Some(part) if part == b"table" || self.is_in_role_table() => part,
             _ => tag.name.as_slice(),
         };
         match name {
@@ -81,6 +81,9 @@ impl Page<'_> {
             }
             b"table" => {
                 self.tables.push(false);
+                if tag.name != b"table" {
+                    self.role_tables.push(self.tables.len());
+                }
                 self.writer.begin_table();
                 Role::Table
             }
@@ -176,6 +179,11 @@ impl Page<'_> {
         }
     }
 
+    /// Whether the innermost table is one by its role.
+    fn is_in_role_table(&self) -> bool {
+        self.role_tables.last() == Some(&self.tables.len())
+    }
+
     /// Whether a piece of text in a drawing stands higher or lower than what is before it. Programs write pieces beside each
     /// other that are no words: each letter with its place.
     fn changes_height(&mut self, tag: &Tag) -> bool {
@@ -206,6 +214,9 @@ impl Page<'_> {
             Role::Word => self.writer.text(" "),
             Role::Gap => self.has_gap = true,
             Role::Table => {
+                if self.is_in_role_table() {
+                    self.role_tables.pop();
+                }
                 self.tables.pop();
                 self.writer.end_table();
             }

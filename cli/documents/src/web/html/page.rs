@@ -79,6 +79,8 @@ pub(super) struct Page<'a> {
     pub(super) lists: Vec<List>,
     /// Open tables: whether each is for layout.
     pub(super) tables: Vec<bool>,
+    /// Those that are tables by their role: how many are open with each.
+    pub(super) role_tables: Vec<usize>,
     feet: Feet,
     pub(super) choices: Option<Choices>,
     pub(super) preformatted: usize,
@@ -125,6 +127,7 @@ impl<'a> Page<'a> {
             math: None,
             lists: Vec::new(),
             tables: Vec::new(),
+            role_tables: Vec::new(),
             feet: Feet::default(),
             choices: None,
             preformatted: 0,

@@ -318,6 +318,8 @@ impl Body {
                 };
                 self.headers.extend(value("id").map(|id| HeaderReference { id, is_footer, pages }));
             }
+            // A section may have the header of one before it.
+            "titlePg" => self.has_first_pages |= element.is_on(),
             _ if self.in_paragraph_properties => self.paragraph_property(element),
             // Deleted text; what was moved stands elsewhere.
             "del" => {
@@ -325,9 +327,11 @@ impl Body {
                 self.skipping = 1;
             }
             "moveFrom" => self.skipping = 1,
-            // A section may have the header of one before it.
-            "titlePg" => self.has_first_pages |= element.is_on(),
             "p" => {
+                // A paragraph within another one is in a box.
+                if !self.paragraphs.is_empty() {
+                    self.end_joined();
+                }
                 self.begin_cell();
                 self.is_counted = false;
                 self.paragraphs.push(Paragraph::default());

@@ -223,12 +223,13 @@ impl Body {
             return;
         };
         paragraph.has_begun = true;
-        if std::mem::take(&mut self.joins) {
-            return;
-        }
         let style = self.styles.get(paragraph.style.as_deref());
         let heading = paragraph.heading.or(style.heading).filter(|level| *level > 0);
         let number = style.number.replaced_by(&paragraph.number);
+        // The number of both paragraphs is that of the first.
+        if std::mem::take(&mut self.joins) {
+            return;
+        }
         let number = self.numbering.count(&number, paragraph.style.as_deref(), &self.styles);
         let is_code = style.run.is_code == Some(true);
         let behind_code = std::mem::replace(&mut self.is_code, is_code);

@@ -6,6 +6,24 @@ use super::values;
 use crate::package::xml::{Element, Piece};
 use crate::writer::symbols::{CHOSEN, EMPTY, NOT_CHOSEN, TICKED};
 
+/// Controls that show something.
+const CONTROLS: &[&str] = &[
+    "checkbox",
+    "radio",
+    "text",
+    "textarea",
+    "combobox",
+    "listbox",
+    "formatted-text",
+    "number",
+    "date",
+    "time",
+    "fixed-text",
+    "frame",
+];
+/// Bytes of what one control shows.
+const MAX_VALUE: usize = 1 << 20;
+
 /// The controls of a document.
 #[derive(Debug, Default)]
 pub(super) struct Forms {
@@ -14,6 +32,8 @@ pub(super) struct Forms {
     /// What controls show, by their ids, and the id of the last one.
     controls: HashMap<String, String>,
     last: String,
+    /// Whether an attribute of the last one has its text.
+    has_value: bool,
 }
 
 impl Forms {
@@ -26,17 +46,21 @@ impl Forms {
     pub(super) fn piece(&mut self, piece: &Piece) {
         match piece {
             Piece::Start(element) => match element.name.as_str() {
-                "checkbox" | "radio" | "text" | "textarea" | "combobox" | "listbox" | "formatted-text"
-                | "number" | "date" | "time" | "fixed-text" | "frame" => self.control(element),
+                name if CONTROLS.contains(&name) => self.control(element),
                 "option" => self.choice(element),
                 _ => {}
             },
-            Piece::End(name) => self.is_open &= name != "forms",
-            // Text with looks of its own. Its plain copy may be the value.
+            Piece::End(name) => {
+                self.is_open &= name != "forms";
+                if CONTROLS.contains(&name.as_str()) {
+                    self.last.clear();
+                }
+            }
+            // Text with looks of its own, unless the attribute has a copy of it.
             Piece::Text(text) => {
                 let shown = self.controls.get_mut(&self.last);
-                let shown = shown.filter(|shown| !shown.contains(text.trim()));
-                shown.into_iter().for_each(|shown| shown.extend([" ", text.trim()]));
+                let is_new = |shown: &&mut String| !self.has_value && shown.len() + text.len() < MAX_VALUE;
+                shown.filter(is_new).into_iter().for_each(|shown| shown.extend([" ", text.trim()]));
             }
         }
     }
@@ -66,6 +90,7 @@ impl Forms {
         let text =
             text.map(|text| if element.name == "time" { values::clock(&text).unwrap_or(text) } else { text });
         self.last.clone_from(&id);
+        self.has_value = text.is_some();
         self.controls.insert(id, format!("{mark} {}", text.unwrap_or_default()).trim().to_owned());
     }
 
