@@ -3,6 +3,7 @@
 
 pub(crate) mod formula;
 mod grid;
+pub(crate) mod notes;
 mod numerals;
 pub(crate) mod ordinal;
 pub(crate) mod prices;

@@ -1,6 +1,7 @@
 //! OpenDocument as LibreOffice shows it: numbers of lists, fonts of symbols, forms, notes and charts.
 
-use super::formats::{check, odf};
+use crate::formats::{check, odf};
+use crate::parts::archive;
 
 /// The style `L` of lists, with these attributes of its levels.
 fn list_style(levels: &[&str]) -> String {
@@ -221,4 +222,114 @@ fn forms_show_labels_dates_and_choices() {
     let sheet =
         format!("<table:table table:name='T'>{forms}<table:shapes>{shown}</table:shapes></table:table>");
     check("a.ods", &odf("spreadsheet", "", &sheet), &format!("## T\n\n{wanted}"), "");
+}
+
+#[test]
+fn notes_have_the_marks_that_a_reader_sees() {
+    let note = |mark: &str, text: &str| {
+        format!(
+            "x<text:note><text:note-citation>{mark}</text:note-citation><text:note-body>{}</text:note-body></text:note>",
+            p(text)
+        )
+    };
+    let body = [note("12", "a"), note("13", "b"), note("*", "c"), note("12", "d"), note("", "e")];
+    check(
+        "a.odt",
+        &odf("text", "", &p(&body.concat())),
+        "x[^12]x[^13]x[^*]x[^12-2]x[^5]\n\n[^12]: a\n\n[^13]: b\n\n[^*]: c\n\n[^12-2]: d\n\n[^5]: e\n",
+        "",
+    );
+}
+
+/// A chart with this style of its series, and of its axes `(x, y)`. Style `p` is one of shares, `d` of dates.
+fn chart(series: &str, axes: (&str, &str), plot: &str) -> Vec<u8> {
+    let number = |value: &str| {
+        format!(
+            "<table:table-cell office:value-type='float' office:value='{value}'>{}</table:table-cell>",
+            p(value)
+        )
+    };
+    let row = |cells: &[String]| format!("<table:table-row>{}</table:table-row>", cells.concat());
+    let text = |text: &str| format!("<table:table-cell office:value-type='string'>{text}</table:table-cell>");
+    let styles = "<number:percentage-style style:name='N1'/><number:date-style style:name='N2'/>\
+        <style:style style:name='p' style:data-style-name='N1'/><style:style style:name='d' style:data-style-name='N2'/>\
+        <style:style style:name='s'><style:chart-properties chart:percentage='true'/></style:style>";
+    let axis = |name: &str, style: &str, title: &str| {
+        format!(
+            "<chart:axis chart:name='primary-{name}' chart:style-name='{style}'><chart:title>{}</chart:title></chart:axis>",
+            p(title)
+        )
+    };
+    let axes = axis("x", axes.0, "Month") + &axis("y", axes.1, "Share");
+    // The groups of a label stand in a list behind it.
+    let label =
+        p("2024 Q1") + "<text:list><text:list-item><text:p>2024</text:p></text:list-item></text:list>";
+    let rows = [
+        row(&[text(""), text(&p("A"))]),
+        row(&[number("45292"), number("0.1")]),
+        row(&[text(&label), number("0.256")]),
+    ];
+    let chart = format!(
+        "<office:document-content>{styles}<chart:chart><chart:title>{}</chart:title><chart:plot-area chart:style-name='{plot}'>\
+         {axes}<chart:series chart:style-name='{series}'/></chart:plot-area><table:table>{}</table:table></chart:chart></office:document-content>",
+        p("Sold"),
+        rows.concat()
+    );
+    let content = "<office:document-content><office:body><office:text><text:p><draw:frame><draw:object xlink:href='./O'/></draw:frame></text:p></office:text></office:body></office:document-content>";
+    archive(&[
+        ("mimetype", "application/vnd.oasis.opendocument.text"),
+        ("content.xml", content),
+        ("O/content.xml", &chart),
+    ])
+}
+
+#[test]
+fn charts_show_dates_shares_and_the_titles_of_their_axes() {
+    for (series, axes, plot, first, numbers) in [
+        ("", ("", ""), "", "45292", ["0.1", "0.256"]),
+        ("p", ("d", ""), "", "2024-01-01", ["10%", "25.6%"]),
+        ("", ("d", "p"), "", "2024-01-01", ["10%", "25.6%"]),
+        // The axis has shares of a sum, the series has none.
+        ("", ("", "p"), "s", "45292", ["0.1", "0.256"]),
+    ] {
+        let wanted = format!(
+            "[chart: Sold; Month; Share]\n\n| A\n{first} | {}\n2024 Q1 | {}\n",
+            numbers[0], numbers[1]
+        );
+        check("a.odt", &chart(series, axes, plot), &wanted, "");
+    }
+}
+
+/// The numbers of pages and slides, and dates of printing, are none of the text.
+#[test]
+fn placeholders_of_headers_and_notes_are_left_out() {
+    let styles = "<office:document-styles><style:master-page style:name='Default'><style:header>\
+        <text:p>Budget <text:sheet-name>???</text:sheet-name>, page <text:page-number>1</text:page-number> of <text:page-count>99</text:page-count> \
+        <text:date>00/00/0000</text:date></text:p></style:header></style:master-page></office:document-styles>";
+    let table = "<table:table table:name='T'><table:table-row><table:table-cell><text:p>a</text:p></table:table-cell></table:table-row></table:table>";
+    let content = format!(
+        "<office:document-content><office:body><office:spreadsheet>{table}</office:spreadsheet></office:body></office:document-content>"
+    );
+    let entries = [
+        ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
+        ("content.xml", content.as_str()),
+        ("styles.xml", styles),
+    ];
+    check("a.ods", &archive(&entries), "[page header]\nBudget , page of\n\n## T\n\na\n", "");
+    let frame = |text: &str| format!("<draw:frame><draw:text-box>{}</draw:text-box></draw:frame>", p(text));
+    let number = "<text:page-number>&lt;number&gt;</text:page-number>";
+    let page = |notes: &str| {
+        format!(
+            "<draw:page>{}<presentation:notes>{}{}</presentation:notes></draw:page>",
+            frame("a"),
+            frame(notes),
+            frame(number)
+        )
+    };
+    check(
+        "a.odp",
+        &odf("presentation", "", &(page("") + &page("Say hello."))),
+        "# Slide 1\n\na\n\n# Slide 2\n\na\n\n[Notes] Say hello.\n",
+        "",
+    );
 }

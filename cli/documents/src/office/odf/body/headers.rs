@@ -18,6 +18,7 @@ impl Body<'_> {
     /// It is damaged or too long.
     pub(in crate::office::odf) fn read_headers(&mut self, styles: &str) -> Result<(), Problem> {
         let mut outer = None::<Writer>;
+        self.in_header = true;
         let (used, mut is_used) = (self.styles.used_masters(), false);
         xml::read(STYLES, styles, |piece| {
             match piece {

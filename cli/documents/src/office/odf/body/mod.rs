@@ -5,7 +5,7 @@ mod headers;
 mod lists;
 mod tables;
 mod text;
-mod values;
+pub(super) mod values;
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,6 +21,7 @@ use crate::office::page_texts::PageTexts;
 use crate::package::xml::{self, Element, Piece};
 use crate::selection::Chooser;
 use crate::writer::Writer;
+use crate::writer::notes::NoteMarks;
 use crate::{Note, Options, Problem, Selection, Unit};
 
 /// Elements whose content is not part of the text. The alternatives of an object repeat it.
@@ -59,6 +60,9 @@ const SHAPES: &[&str] = &[
     "caption",
     "measure",
 ];
+/// Fields of headers of sheets.
+const PAGE_FIELDS: &[&str] =
+    &["page-number", "page-count", "sheet-name", "date", "time", "title", "file-name"];
 /// Spaces beside each other.
 const MAX_SPACES: usize = 1000;
 /// A cell or row that is the same many times is written so often at most.
@@ -173,11 +177,14 @@ pub(super) struct Body<'a> {
     last_list: Option<(String, usize)>,
     headings: Numbers,
     tables: Vec<Table>,
-    /// Text of a note, with where text goes behind it.
-    notes: Vec<Writer>,
-    /// The number of notes and remarks, and their text.
-    note_count: usize,
+    /// Notes and remarks that are open: their marks, and where text goes behind them.
+    notes: Vec<(String, Writer)>,
+    /// What the next note shows in the text, while it is read and behind it.
+    citation: String,
+    in_citation: bool,
+    note_marks: NoteMarks,
     comment_count: usize,
+    /// The text of notes and remarks.
     written_notes: Vec<String>,
     /// Headers and footers of pages.
     page_texts: PageTexts,
@@ -204,6 +211,9 @@ pub(super) struct Body<'a> {
     slide: Color,
     is_drawn: bool,
     is_spreadsheet: bool,
+    in_header: bool,
+    /// The text of the slide, while its notes are read.
+    slide_text: Option<Writer>,
     in_creator: bool,
     creator: String,
     in_date: bool,
@@ -263,6 +273,7 @@ impl<'a> Body<'a> {
             Piece::Start(element) => self.start(&element),
             Piece::End(name) => self.end(&name),
             Piece::Text(text) if self.in_creator => self.creator.push_str(&text),
+            Piece::Text(text) if self.in_citation => self.citation.push_str(&text),
             Piece::Text(text) => {
                 if let Some(description) = &mut self.description {
                     description.push_str(&text);
@@ -374,12 +385,16 @@ impl<'a> Body<'a> {
             }
             "table-cell" | "covered-table-cell" => self.begin_cell(element),
             "shapes" if self.sheet.is_none() => self.sheet = Some(std::mem::take(&mut self.writer)),
-            "note" => self.begin_note(),
-            "note-citation" => self.skipping = 1,
+            "note" => self.citation.clear(),
+            "note-citation" => self.in_citation = true,
+            "note-body" => {
+                let mark = self.note_marks.next(&self.citation);
+                self.open_note(mark);
+            }
             "annotation" => {
                 self.comment_count += 1;
                 let mark = format!("[^c{}]", self.comment_count);
-                self.open_note(&mark);
+                self.open_note(mark);
                 self.creator.clear();
             }
             "creator" => self.in_creator = true,
@@ -415,10 +430,12 @@ impl<'a> Body<'a> {
                 self.writer.text(&title);
                 self.writer.end_item();
             }
-            "notes" => {
-                self.writer.paragraph();
-                self.writer.text("[Notes] ");
+            "notes" if self.slide_text.is_none() => {
+                self.slide_text = Some(std::mem::take(&mut self.writer));
             }
+            // The file has no numbers of pages and slides here, but signs that stand for them.
+            "page-number" if self.slides > 0 => self.skipping = 1,
+            name if self.in_header && self.is_spreadsheet && PAGE_FIELDS.contains(&name) => self.skipping = 1,
             "frame" | "custom-shape" if value("class").is_some_and(|class| class == "title") => {
                 self.in_title += 1
             }
@@ -468,11 +485,21 @@ impl<'a> Body<'a> {
                     self.drawn.push(std::mem::replace(&mut self.writer, sheet).finish());
                 }
             }
-            "note" => self.end_note(&format!("[^{}]: ", self.note_count)),
+            "note-citation" => self.in_citation = false,
+            "note-body" => self.end_note(""),
             "annotation" => {
                 let author = self.creator.trim();
                 let author = if author.is_empty() { String::new() } else { format!("{author} comments: ") };
-                self.end_note(&format!("[^c{}]: {author}", self.comment_count));
+                self.end_note(&author);
+            }
+            "notes" => {
+                if let Some(slide) = self.slide_text.take() {
+                    self.counts.unfilled_rows += self.writer.unfilled_rows();
+                    let notes = std::mem::replace(&mut self.writer, slide).finish();
+                    if !notes.trim().is_empty() {
+                        self.writer.block(&format!("[Notes] {notes}"));
+                    }
+                }
             }
             "creator" => self.in_creator = false,
             "date" => self.in_date = false,
@@ -510,24 +537,19 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn begin_note(&mut self) {
-        self.note_count += 1;
-        let mark = format!("[^{}]", self.note_count);
-        self.open_note(&mark);
-    }
-
     /// Begins the text of a note or a remark with this mark.
-    fn open_note(&mut self, mark: &str) {
-        self.writer.text(mark);
-        self.notes.push(std::mem::take(&mut self.writer));
+    fn open_note(&mut self, mark: String) {
+        self.writer.text(&mark);
+        self.notes.push((mark, std::mem::take(&mut self.writer)));
         self.leave();
     }
 
-    fn end_note(&mut self, mark: &str) {
-        if let Some(outer) = self.notes.pop() {
+    /// Ends it, with the one who made a remark.
+    fn end_note(&mut self, author: &str) {
+        if let Some((mark, outer)) = self.notes.pop() {
             self.come_back();
             let text = std::mem::replace(&mut self.writer, outer).finish();
-            self.written_notes.push(format!("{mark}{text}"));
+            self.written_notes.push(format!("{mark}: {author}{text}"));
         }
     }
 }

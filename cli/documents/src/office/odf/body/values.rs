@@ -39,7 +39,7 @@ impl Value {
 }
 
 /// `0.256` as `25.6%`. What is no number stays.
-fn percent(share: &str) -> String {
+pub(in crate::office::odf) fn percent(share: &str) -> String {
     match share.parse::<f64>() {
         // Digits that only the computation makes are rounded away.
         Ok(share) if share.is_finite() => format!("{}%", (share * 1e14).round() / 1e12),
