@@ -837,6 +837,8 @@ fn rich_text_is_read() {
         let text = format!(r"{{\rtf1 a{{\field{field}}}b\par}}");
         check("field.rtf", text.as_bytes(), &format!("a{wanted}b\n"), wanted_note);
     }
+    let numbered = br"{\rtf1\ftnstart12 a{\super\chftn}{\footnote \chftn x}b{\footnote y}\ftnstart1\par}";
+    check("notes.rtf", numbered, "a[^12]b[^13]\n\n[^12]: x\n\n[^13]: y\n", "");
     let deep = [b"{\\rtf1 ".to_vec(), b"{\\b ".repeat(200_000), b"x".to_vec(), b"{\\footnote ".repeat(1000)]
         .concat();
     assert!(read("deep.rtf", &deep).text.starts_with("x[^1]"));

@@ -346,6 +346,11 @@ impl Reader {
             "rdblquote" => self.write("”"),
             "bullet" => self.write("•"),
             "chftn" => {}
+            // The number of the first note.
+            "ftnstart" if self.note_count == 0 => {
+                self.note_count =
+                    number.and_then(|first| usize::try_from(first.saturating_sub(1)).ok()).unwrap_or(0);
+            }
             "trowd" => {
                 self.table.define_row();
                 // Some programs do not say so of each paragraph.
