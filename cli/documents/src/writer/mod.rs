@@ -87,9 +87,10 @@ impl Writer {
         self.unfilled_rows + self.tabs.uncertain(&self.text)
     }
 
-    /// Whether the text so far ends with a digit, and what follows would go on with it.
-    pub(crate) fn ends_with_number(&self) -> bool {
-        self.gap == Gap::None && self.marker.is_empty() && self.text.ends_with(char::is_numeric)
+    /// Whether what follows would go on with such a character.
+    pub(crate) fn ends_with(&self, is_such: impl Fn(char) -> bool) -> bool {
+        let is_beginning = self.gap != Gap::None || !self.marker.is_empty() || self.begins_a_cell();
+        !is_beginning && self.text.ends_with(is_such)
     }
 
     /// Appends text. White space becomes one space.
@@ -142,7 +143,7 @@ impl Writer {
         if self.scripts.is_empty() {
             return;
         }
-        let is_alone = self.gap != Gap::None || !self.marker.is_empty() || self.begins_a_cell();
+        let is_alone = !self.ends_with(|_| true);
         let tail = self.text.len().saturating_sub(BASE_BYTES);
         let tail = (tail..self.text.len()).find(|at| self.text.is_char_boundary(*at));
         let tail = tail.filter(|_| !is_alone).map_or("", |start| &self.text[start..]);

@@ -81,15 +81,31 @@ const WEBDINGS: &[(u32, char)] = &[
     (0x59, '♥'),
 ];
 
+/// The fonts whose characters are symbols.
+const FONTS: &[&str] = &[
+    "symbol",
+    "wingdings",
+    "wingdings 2",
+    "wingdings 3",
+    "webdings",
+    "opensymbol",
+    "starsymbol",
+    "symbol ps",
+    "symbolps",
+    "standard symbols l",
+    "zapfdingbats",
+    "zapf dingbats",
+    "itc zapf dingbats",
+];
+
+/// The name in small letters of a font whose characters are symbols.
+pub(crate) fn symbol_font(font: &str) -> Option<&'static str> {
+    FONTS.iter().copied().find(|known| known.eq_ignore_ascii_case(font.trim()))
+}
+
 /// Whether the characters of a font are symbols.
 pub(crate) fn is_symbol_font(font: &str) -> bool {
-    let font = font.trim().to_ascii_lowercase();
-    matches!(font.as_str(), "symbol" | "wingdings" | "wingdings 2" | "wingdings 3" | "webdings")
-        || matches!(
-            font.as_str(),
-            "opensymbol" | "starsymbol" | "symbol ps" | "symbolps" | "standard symbols l"
-        )
-        || is_dingbats(&font)
+    symbol_font(font).is_some()
 }
 
 fn is_dingbats(font: &str) -> bool {

@@ -257,7 +257,77 @@ fn raised_and_lowered_text_is_not_joined() {
     }
     // Text of full size is only nudged.
     check("<b style='position:relative;top:-3px'>6</b>", "6\n");
+    check("10<b style='position:relative;top:-2px'>6</b> a<b style='vertical-align:.4em'>b</b>", "106 ab\n");
+    check("10 <b style='vertical-align:.4em'>6</b>", "10 6\n");
     check("<style>.up{vertical-align:super}</style>10<span class=up>6</span>", "10^6\n");
+}
+
+/// Lengths raise text as well as words do.
+#[test]
+fn text_that_is_moved_by_lengths_is_raised_or_lowered() {
+    let moved = |style: &str| format!("10<span style='{style}'>7</span>");
+    for style in [
+        "vertical-align:.4em;font-size:70%",
+        "vertical-align:30%;font-size:smaller",
+        "vertical-align:5px;font-size:8px",
+        "vertical-align:4pt;font:8pt Arial",
+        "vertical-align:text-top;font-size:x-small",
+        "vertical-align:top;font-size:.6em",
+        "vertical-align:.5em",
+        "font-size:8pt;position:relative;top:-3pt",
+        "position:relative;top:-3.0pt;mso-text-raise:3.0pt",
+        "vertical-align:baseline;font-variant-position:super",
+    ] {
+        check(&moved(style), "10^7\n");
+    }
+    check(&moved("vertical-align:-.3em;font-size:70%"), "10_7\n");
+    check("10<font size=1 style='vertical-align:text-top'>7</font>", "10^7\n");
+    check("<p style='font-size:8pt'>10<i style='font-size:5pt;position:relative;top:-3pt'>7</i>", "10^7\n");
+    for style in [
+        "vertical-align:1px;font-size:70%",
+        "vertical-align:top",
+        "vertical-align:middle;font-size:70%",
+        "vertical-align:.4em;font-size:70%;display:inline-block",
+        "font-size:12px;position:relative;top:-1px",
+        "font-size:100%;position:relative;top:-2px",
+    ] {
+        check(&moved(style), "107\n");
+    }
+    // The page is written in small letters, and a rule sets sizes that it counts from.
+    check("<p style='font-size:8pt'>10<i style='font-size:8pt;position:relative;top:-2pt'>7</i>", "107\n");
+    check(
+        "<style>html{font-size:62.5%}body{font-size:1.6rem}i{font-size:1rem;vertical-align:.3em}</style><p>10<i>7</i>",
+        "10^7\n",
+    );
+    // In tables and boxes, the same words are about something else.
+    check("<table><tr><td>10<td style='vertical-align:top;font-size:8pt'>7</table>", "10 | 7\n");
+    check(
+        "10<small style='vertical-align:top'>7</small> <small style='vertical-align:top'>2020</small>",
+        "10^7 2020\n",
+    );
+    check(
+        "<style>sup{vertical-align:0;position:relative;top:-.5em}sub{vertical-align:-25%}</style>1<sup>6</sup> x<sub>1</sub>",
+        "1^6 x_1\n",
+    );
+}
+
+/// Word writes ticks, arrows and Greek letters so.
+#[test]
+fn letters_of_symbol_fonts_are_signs() {
+    check(
+        "<style>.w{font-family:Wingdings,serif}</style><meta charset=utf-8><p>þ <span class=w>þ ü</span> \
+         <span style='font-family:\"Wingdings 2\"'>R</span> <font face=Wingdings>û</font> <i style='font:8pt Symbol'>m</i>m",
+        "þ ☒ ✓ ☒ ✗ μm\n",
+    );
+    // Another font within it has letters again. Bytes of Windows are numbers of the font.
+    check(
+        "<meta charset=utf-8><span style='font-family:Symbol'>· a<span style='font:7pt \"Times New Roman\"'>b</span>…</span>",
+        "• αb…\n",
+    );
+    check("<meta charset=utf-8><span style='font-family:Wingdings'>Ÿ</span>", "•\n");
+    check("<span style='font-family:\"Segoe UI Symbol\", Symbol'>m</span>", "m\n");
+    let document = read("page.html", b"<p>a <font face='Wingdings 2'>z</font>");
+    assert_eq!((document.text.as_str(), notes(&document).as_str()), ("a \u{fffd}\n", "1 unknown character"));
 }
 
 #[test]

@@ -81,6 +81,12 @@ pub(super) fn is_void(name: &[u8]) -> bool {
     VOID.contains(&name)
 }
 
+/// Whether an element is a part of a line of text, unless a style sheet says otherwise.
+pub(super) fn is_inline(name: &[u8]) -> bool {
+    const BOXES: &[&[u8]] = &[b"button", b"select", b"svg", b"text", b"textarea"];
+    ![END_PARAGRAPHS, PARTS, BOXES].iter().any(|names| names.contains(&name))
+}
+
 /// The open elements with what the caller knows of each.
 #[derive(Debug)]
 pub(super) struct Elements<T> {

@@ -10,6 +10,7 @@ mod math;
 mod page;
 mod pictures;
 mod prepass;
+mod signs;
 
 use std::collections::HashMap;
 

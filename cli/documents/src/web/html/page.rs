@@ -2,13 +2,15 @@
 
 use super::blocks::{List, Role};
 use super::controls::{self, Choices};
-use super::css::{Counters, Counting, Declared, Siblings, Subject};
-use super::elements::{Elements, is_void};
+use super::css::{
+    Counters, Counting, Declared, FontSize, Shifted, Siblings, Subject, USUAL, is_smaller, symbol_font,
+};
+use super::elements::{Elements, is_inline, is_void};
 use super::feet::Feet;
 use super::math::{self, Math};
 use super::pictures::is_line;
 use super::prepass::{Prepass, is_tex};
-use super::{Places, Tag, Token};
+use super::{Places, Tag, Token, signs};
 use crate::color::Color;
 use crate::counts::Counts;
 use crate::writer::{Level, Writer};
@@ -22,6 +24,9 @@ pub(super) struct Look {
     is_invisible: bool,
     is_tiny: bool,
     is_outside: bool,
+    /// The size of its font in pixels, and the name of that if it has signs in place of letters.
+    size: f32,
+    symbols: &'static str,
     level: Level,
     /// How much raised and lowered text there was where the innermost such element began.
     script_start: usize,
@@ -60,6 +65,8 @@ pub(super) struct Page<'a> {
     frames: usize,
     /// Whether the body has begun, which HTML need not write.
     has_body: bool,
+    /// The size of the font of the whole page, in pixels.
+    font_size: f32,
     pub(super) elements: Elements<Open>,
     /// The open elements as rules see them, if rules look at them, and what is in each of them so far.
     around: Vec<Subject>,
@@ -115,6 +122,7 @@ impl<'a> Page<'a> {
             is_xml,
             frames,
             has_body: is_xml,
+            font_size: USUAL,
             elements: Elements::default(),
             around: Vec::new(),
             siblings: vec![Siblings::default()],
@@ -238,6 +246,8 @@ impl<'a> Page<'a> {
                 is_invisible: false,
                 is_tiny: false,
                 is_outside: false,
+                size: USUAL,
+                symbols: "",
                 level: Level::Normal,
                 script_start: 0,
                 is_link: false,
@@ -274,9 +284,17 @@ impl<'a> Page<'a> {
             self.counts.unread_styles += usize::from(!self.doubtful.is_empty());
             self.doubtful.clear();
         }
+        let signs = (!look.symbols.is_empty()).then(|| signs::in_font(look.symbols, text));
+        let text = match &signs {
+            Some((signs, unknown)) => {
+                self.counts.unknown_characters += unknown;
+                signs
+            }
+            None => text,
+        };
         if std::mem::take(&mut self.has_gap)
             && text.starts_with(char::is_numeric)
-            && self.writer.ends_with_number()
+            && self.writer.ends_with(char::is_numeric)
         {
             self.writer.text(" ");
         }
@@ -337,11 +355,15 @@ impl<'a> Page<'a> {
         if may_hide && !is_absent && !self.known.opens(tag) {
             self.doubtful.push(self.elements.len());
         }
-        let mut look = self.look_of(tag, &declared);
+        let level = self.level(tag, &declared);
+        let mut look = self.look_of(tag, &declared, level);
+        if name == b"html" {
+            self.font_size = look.size;
+        }
         let is_script = |level: Level| matches!(level, Level::Raised | Level::Lowered);
         let around = self.look();
         let is_inner_script = matches!(name, b"sup" | b"sub")
-            && declared.level.is_some_and(is_script)
+            && level.is_some_and(is_script)
             && is_script(around.level)
             && self.writer.begin_inner_script(look.level, around.script_start);
         if is_inner_script {
@@ -447,11 +469,16 @@ impl<'a> Page<'a> {
         let mut declared = Declared::default();
         let color = |name: &str| tag.attribute(name).map(|color| Color::parse(&color));
         match tag.name.as_slice() {
-            b"font" => declared.color = color("color"),
+            b"font" => {
+                declared.color = color("color");
+                declared.size = tag.attribute("size").and_then(|size| FontSize::numbered(&size));
+                declared.symbols = tag.attribute("face").map(|face| symbol_font(&face));
+            }
             b"body" => (declared.color, declared.background) = (color("text"), color("bgcolor")),
             b"table" | b"tr" | b"td" | b"th" => declared.background = color("bgcolor"),
-            b"sup" => declared.level = Some(Level::Raised),
-            b"sub" => declared.level = Some(Level::Lowered),
+            b"small" | b"sup" | b"sub" => declared.size = Some(FontSize::Around(0.83)),
+            b"h1" => declared.size = Some(FontSize::Around(2.0)),
+            b"h2" => declared.size = Some(FontSize::Around(1.5)),
             b"mark" => declared.background = Some(Color::Unknown),
             // Their looks are the browser's.
             b"button" | b"input" | b"select" | b"textarea" => declared.background = Some(Color::Unknown),
@@ -461,8 +488,6 @@ impl<'a> Page<'a> {
             declared.background = Some(Color::Unknown);
         }
         let mut declared = declared.replaced_by(self.known.sheet.of(tag, subject, &self.around));
-        let is_script = matches!(tag.name.as_slice(), b"sup" | b"sub");
-        declared.level = declared.moved_level(is_script).or(declared.level);
         if matches!(tag.name.as_slice(), b"table" | b"tr" | b"td" | b"th") {
             declared.outside.grows();
         }
@@ -472,12 +497,36 @@ impl<'a> Page<'a> {
         declared
     }
 
-    fn look_of(&self, tag: &Tag, declared: &Declared) -> Look {
+    /// Where the text of an element stands, if something says so.
+    fn level(&self, tag: &Tag, declared: &Declared) -> Option<Level> {
+        if !is_inline(&tag.name) {
+            return None;
+        }
+        let around = self.look().size;
+        let size = declared.size.map_or(around, |size| size.pixels(around, self.font_size));
+        declared.shift.level(Shifted {
+            level: match tag.name.as_slice() {
+                b"sup" => Some(Level::Raised),
+                b"sub" => Some(Level::Lowered),
+                _ => None,
+            },
+            is_in_line: declared.layout.is_in_line() && !self.is_divided(),
+            is_smaller: is_smaller(size, around),
+            touches_text: self.writer.ends_with(|c| !c.is_whitespace()),
+            touches_number: self.writer.ends_with(char::is_numeric),
+        })
+    }
+
+    fn look_of(&self, tag: &Tag, declared: &Declared, level: Option<Level>) -> Look {
         let around = self.look();
         let is_note = tag.is("epub:type", "noteref") || tag.is("role", "doc-noteref");
         let is_local = |href: String| href.contains('#');
         let is_link = around.is_link || (tag.name == b"a" && tag.attribute("href").is_some_and(is_local));
-        let level = match declared.level.unwrap_or(around.level) {
+        let script_start = match level {
+            Some(Level::Raised | Level::Lowered) => self.writer.script_texts(),
+            _ => around.script_start,
+        };
+        let level = match level.unwrap_or(around.level) {
             _ if is_note => Level::Mark,
             Level::Raised if is_link => Level::Mark,
             level => level,
@@ -490,11 +539,10 @@ impl<'a> Page<'a> {
             is_invisible: declared.is_invisible.unwrap_or(around.is_invisible),
             is_tiny: declared.is_tiny.unwrap_or(around.is_tiny),
             is_outside: around.is_outside || declared.outside.is_outside() == Some(true),
+            size: declared.size.map_or(around.size, |size| size.pixels(around.size, self.font_size)),
+            symbols: declared.symbols.unwrap_or(around.symbols),
             level,
-            script_start: match declared.level {
-                Some(Level::Raised | Level::Lowered) => self.writer.script_texts(),
-                _ => around.script_start,
-            },
+            script_start,
             is_link,
             color: if declared.shows_ground == Some(true) {
                 Some(Color::Unknown)

@@ -2,7 +2,8 @@
 //! `content` before and behind an element), and the texts that stand there.
 
 use super::counter_styles::{CounterStyles, ListStyle};
-use super::style::{important, is_icon_font};
+use super::font::is_icon_font;
+use super::style::important;
 use super::values::{closing, declarations, quoted, split};
 use crate::web::html::Tag;
 use crate::writer::ordinal::Format;

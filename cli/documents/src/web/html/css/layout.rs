@@ -87,6 +87,11 @@ impl Layout {
         matches!(self.display, Some(Display::Flex | Display::InlineFlex))
     }
 
+    /// Whether the element is a part of a line of text, and no box in it.
+    pub(crate) fn is_in_line(self) -> bool {
+        matches!(self.display, None | Some(Display::Inline)) && self.floats != Some(true)
+    }
+
     /// Where an element stands that is no block of itself. Its parent may divide its parts.
     pub(crate) fn stand(self, is_divided: bool) -> Stand {
         let has_gap = self.has_gap == Some(true);

@@ -1,19 +1,12 @@
 //! The little of CSS that says whether a reader sees a text, and how.
 
 use super::counter_styles::ListStyle;
+use super::font::{FontSize, is_icon_font, symbol_font};
 use super::layout::Layout;
 use super::outside::Outside;
+use super::shift::Shift;
 use super::values::declarations;
 use crate::color::Color;
-use crate::writer::Level;
-
-/// Text of at most so many pixels cannot be read.
-const TINY: f32 = 1.5;
-/// Text that is smaller than the text around it has a size below this, beside 16.
-const SMALLER: f32 = 14.5;
-/// Raised and lowered text is moved by so many pixels at least, and by a line at most.
-const MOVED: f32 = 1.9;
-const LINE: f32 = 16.0;
 
 /// What declarations say. `None` is for nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,17 +18,15 @@ pub(crate) struct Declared {
     /// Whether all of it is cut off or outside of the page.
     pub(crate) outside: Outside,
     pub(crate) is_tiny: Option<bool>,
-    /// Whether its font is smaller than that of the text around it.
-    pub(crate) is_smaller: Option<bool>,
+    pub(crate) size: Option<FontSize>,
     pub(crate) is_struck: Option<bool>,
     /// Whether its font draws letters as icons.
     pub(crate) is_icon: Option<bool>,
+    /// The name of its font, if that has signs in place of letters; else an empty one.
+    pub(crate) symbols: Option<&'static str>,
     pub(crate) color: Option<Color>,
     pub(crate) background: Option<Color>,
-    pub(crate) level: Option<Level>,
-    /// Whether it is moved from its place, and how far upwards, in pixels.
-    pub(crate) is_moved: Option<bool>,
-    pub(crate) moved_up: Option<f32>,
+    pub(crate) shift: Shift,
     pub(crate) list: Option<ListStyle>,
     pub(crate) layout: Layout,
     /// Whether its letters show its background, whatever their colour.
@@ -84,39 +75,21 @@ impl Declared {
         ways.into_iter().flatten().reduce(|one, other| one || other).map(|is_hidden| !is_hidden)
     }
 
-    /// Raised or lowered, if it is moved up or down by a part of a line. Small text is, or what is so by its tag: style sheets
-    /// often set superscripts on the line and then move them.
-    pub(crate) fn moved_level(&self, is_script: bool) -> Option<Level> {
-        let is_on_line = self.level.is_none_or(|level| level == Level::Normal);
-        let can_be =
-            is_on_line && self.is_moved == Some(true) && (is_script || self.is_smaller == Some(true));
-        let up = self.moved_up.filter(|up| can_be && (MOVED..=LINE).contains(&up.abs()))?;
-        Some(if up > 0.0 { Level::Raised } else { Level::Lowered })
-    }
-
     fn set(&mut self, name: &str, value: &str) {
         self.layout.set(name, value);
         self.outside.set(name, value);
+        self.shift.set(name, value);
         match name {
             "display" => self.is_absent = Some(value == "none"),
             "visibility" => self.is_invisible = Some(value == "hidden" || value == "collapse"),
             "content-visibility" if value == "hidden" => self.is_absent = Some(true),
             "mso-hide" if value == "all" => self.is_absent = Some(true),
-            "font-size" => {
-                self.is_tiny = Some(pixels(value).is_some_and(|size| size <= TINY));
-                let is_relative = value.ends_with("em") || value.ends_with('%');
-                self.is_smaller = Some(
-                    value == "smaller" || is_relative && pixels(value).is_some_and(|size| size < SMALLER),
-                );
-            }
-            "position" => self.is_moved = Some(value == "relative"),
-            "top" => self.moved_up = pixels(value).map(|down| -down),
-            "bottom" => self.moved_up = pixels(value),
-            "font-family" => self.is_icon = is_icon_font(value).then_some(true),
+            "font-size" => self.set_size(FontSize::parse(value)),
+            "font-family" => self.set_family(value),
             "font" => {
-                self.is_icon = is_icon_font(value).then_some(true);
-                let size = value.split_whitespace().find_map(|part| pixels(part.split('/').next()?));
-                self.is_tiny = Some(size.is_some_and(|size| size <= TINY));
+                let font = FontSize::of_font(value);
+                self.set_size(font.map(|(size, _)| size));
+                self.set_family(font.map_or(value, |(_, families)| families));
             }
             "color" if value != "inherit" => self.color = Some(Color::parse(value)),
             "background-color" if value != "inherit" => self.background = Some(Color::parse(value)),
@@ -128,16 +101,18 @@ impl Declared {
             "text-decoration" | "text-decoration-line" => {
                 self.is_struck = Some(value.contains("line-through")).filter(|is_struck| *is_struck);
             }
-            "vertical-align" => {
-                self.level = match value {
-                    "super" => Some(Level::Raised),
-                    "sub" => Some(Level::Lowered),
-                    "baseline" => Some(Level::Normal),
-                    _ => None,
-                }
-            }
             _ => {}
         }
+    }
+
+    fn set_size(&mut self, size: Option<FontSize>) {
+        self.is_tiny = Some(size.is_some_and(FontSize::is_tiny));
+        self.size = size.or(self.size);
+    }
+
+    fn set_family(&mut self, families: &str) {
+        self.is_icon = is_icon_font(families).then_some(true);
+        self.symbols = Some(symbol_font(families));
     }
 
     /// These declarations, and others that replace them.
@@ -147,25 +122,18 @@ impl Declared {
             is_invisible: other.is_invisible.or(self.is_invisible),
             outside: self.outside.replaced_by(other.outside),
             is_tiny: other.is_tiny.or(self.is_tiny),
-            is_smaller: other.is_smaller.or(self.is_smaller),
+            size: other.size.or(self.size),
             is_struck: other.is_struck.or(self.is_struck),
             is_icon: other.is_icon.or(self.is_icon),
+            symbols: other.symbols.or(self.symbols),
             color: other.color.or(self.color),
             background: other.background.or(self.background),
-            level: other.level.or(self.level),
-            is_moved: other.is_moved.or(self.is_moved),
-            moved_up: other.moved_up.or(self.moved_up),
+            shift: self.shift.replaced_by(other.shift),
             list: other.list.or(self.list),
             layout: self.layout.replaced_by(other.layout),
             shows_ground: other.shows_ground.or(self.shows_ground),
         }
     }
-}
-
-/// Whether the name of a font, in small letters, is one of icons.
-pub(crate) fn is_icon_font(value: &str) -> bool {
-    const NAMES: [&str; 7] = ["icon", "icomoon", "awesome", "glyph", "symbol", "dingbat", "fontello"];
-    NAMES.iter().any(|name| value.contains(name))
 }
 
 /// The value of a declaration that replaces others, before its mark.
@@ -181,7 +149,8 @@ pub(crate) fn pixels(value: &str) -> Option<f32> {
     Some(match &value[end..] {
         "px" => number,
         "pt" => number * 4.0 / 3.0,
-        "em" | "rem" | "ex" | "ch" => number * 16.0,
+        "em" | "rem" => number * 16.0,
+        "ex" | "ch" => number * 8.0,
         "cm" => number * 37.8,
         "mm" => number * 3.78,
         "in" => number * 96.0,
