@@ -178,7 +178,7 @@ impl Writer {
         let is_word = |c: char| {
             !c.is_whitespace()
                 && !c.is_control()
-                && !matches!(c, '\u{ad}' | '\u{200b}' | '\u{feff}' | MARK | '|')
+                && !matches!(c, '\u{ad}' | '\u{200b}' | '\u{2060}' | '\u{feff}' | MARK | '|')
         };
         self.end_cents(text);
         let mut rest = text;
@@ -192,7 +192,7 @@ impl Writer {
             }
             match c {
                 '\u{a0}' => self.push(' '),
-                '\u{ad}' | '\u{200b}' | '\u{feff}' | MARK => {}
+                '\u{ad}' | '\u{200b}' | '\u{2060}' | '\u{feff}' | MARK => {}
                 '|' if self.in_cell => {
                     self.push('\\');
                     self.text.push('|');

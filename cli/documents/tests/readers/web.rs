@@ -274,6 +274,7 @@ fn text_that_is_moved_by_lengths_is_raised_or_lowered() {
         "vertical-align:text-top;font-size:x-small",
         "vertical-align:top;font-size:.6em",
         "vertical-align:.5em",
+        "vertical-align:.4em;font-size:70%;display:inline-block",
         "font-size:8pt;position:relative;top:-3pt",
         "position:relative;top:-3.0pt;mso-text-raise:3.0pt",
         "vertical-align:baseline;font-variant-position:super",
@@ -287,7 +288,6 @@ fn text_that_is_moved_by_lengths_is_raised_or_lowered() {
         "vertical-align:1px;font-size:70%",
         "vertical-align:top",
         "vertical-align:middle;font-size:70%",
-        "vertical-align:.4em;font-size:70%;display:inline-block",
         "font-size:12px;position:relative;top:-1px",
         "font-size:100%;position:relative;top:-2px",
     ] {
@@ -309,6 +309,40 @@ fn text_that_is_moved_by_lengths_is_raised_or_lowered() {
         "<style>sup{vertical-align:0;position:relative;top:-.5em}sub{vertical-align:-25%}</style>1<sup>6</sup> x<sub>1</sub>",
         "1^6 x_1\n",
     );
+}
+
+/// Wikipedia and books write fractions and charges so.
+#[test]
+fn small_boxes_of_two_lines_are_fractions_or_numbers_above_and_below() {
+    let hidden = "<b style='position:absolute;clip:rect(0,0,0,0)'>/</b>";
+    let stack = |above: &str, between: &str, below: &str| {
+        format!(
+            "<style>.t{{display:inline-block;vertical-align:-.4em;font-size:85%}}.t>i{{display:block}}</style>\
+             2<span class=t><i>{above}</i>{between}<i>{below}</i></span> x"
+        )
+    };
+    check_hidden(&stack("1", hidden, "8"), "2 1/8 x\n", 1);
+    check_hidden(&stack("1+a", hidden, "8"), "2 (1+a)/8 x\n", 1);
+    check(&stack("+0.6", "", "−0.4").replace("<style", "<meta charset=utf-8><style"), "2_−0.4^+0.6 x\n");
+    check(&stack("2-", "", "4").replace(" 2<", "SO<").replace(">2<", ">SO<"), "SO4^2- x\n");
+    check(
+        "2<span style='display:inline-block'><i style='display:block;border-bottom:1px solid'>1</i>8</span> in",
+        "2 1/8 in\n",
+    );
+    check(
+        "125.3<span style='display:inline-block;font-size:80%'><sup style='vertical-align:baseline'>+0.6</sup><br>\
+         <sub style='vertical-align:baseline'>-0.4</sub></span> GeV",
+        "125.3_-0.4^+0.6 GeV\n",
+    );
+    check(
+        "<style>.n,.d{display:inline-block;font-size:.6em;vertical-align:top}.d{vertical-align:bottom}</style>\
+         3<i class=n>1</i>/<i class=d>2</i> cups",
+        "3 1/2 cups\n",
+    );
+    // Other boxes stay lines.
+    let tile = "<a style='display:inline-block'><b style='display:block'>12</b><b style='display:block'>Users</b></a>";
+    check(&format!("<p>{tile}{}", tile.replace("block'>U", "block'><s>U</s>")), "12\nUsers\n12\n~~U~~sers\n");
+    check(&stack("<q>a</q>", "", "b c"), "2\n“a”\nb c\nx\n");
 }
 
 /// Word writes ticks, arrows and Greek letters so.

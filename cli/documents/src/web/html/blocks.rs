@@ -4,8 +4,8 @@ use super::Tag;
 use super::controls::Choices;
 use super::css::{Declared, ListStyle, Stand};
 use super::page::Page;
-use crate::writer::Span;
 use crate::writer::ordinal::Format;
+use crate::writer::{Level, Span};
 
 /// Browsers bound columns so.
 const MAX_COLUMNS: i64 = 1000;
@@ -168,11 +168,11 @@ impl Page<'_> {
                     Role::Gap
                 }
                 Stand::Word => {
-                    self.writer.text(" ");
+                    self.write(Level::Normal, " ");
                     Role::Word
                 }
                 Stand::Line => {
-                    self.writer.line();
+                    self.line();
                     Role::Line
                 }
             },
@@ -210,8 +210,8 @@ impl Page<'_> {
                 self.list_line();
             }
             Role::Item => self.writer.end_item(),
-            Role::Line => self.writer.line(),
-            Role::Word => self.writer.text(" "),
+            Role::Line => self.line(),
+            Role::Word => self.write(Level::Normal, " "),
             Role::Gap => self.has_gap = true,
             Role::Table => {
                 if self.is_in_role_table() {

@@ -11,6 +11,7 @@ mod page;
 mod pictures;
 mod prepass;
 mod signs;
+mod stacks;
 
 use std::collections::HashMap;
 

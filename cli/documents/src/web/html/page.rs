@@ -10,6 +10,7 @@ use super::feet::Feet;
 use super::math::{self, Math};
 use super::pictures::is_line;
 use super::prepass::{Prepass, is_tex};
+use super::stacks::{Stack, may_contain};
 use super::{Places, Tag, Token, signs};
 use crate::color::Color;
 use crate::counts::Counts;
@@ -90,6 +91,7 @@ pub(super) struct Page<'a> {
     pub(super) role_tables: Vec<usize>,
     feet: Feet,
     pub(super) choices: Option<Choices>,
+    pub(super) stack: Option<Stack>,
     pub(super) preformatted: usize,
     pub(super) svg: usize,
     /// Where the last piece of text in a drawing stands, if that is a number.
@@ -138,6 +140,7 @@ impl<'a> Page<'a> {
             role_tables: Vec::new(),
             feet: Feet::default(),
             choices: None,
+            stack: None,
             preformatted: 0,
             svg: 0,
             svg_height: None,
@@ -235,6 +238,7 @@ impl<'a> Page<'a> {
     }
 
     fn formula(&mut self, text: &str) {
+        self.unstack();
         if !self.elements.last().is_some_and(|open| open.is_absent) {
             self.writer.text(text);
         }
@@ -294,19 +298,20 @@ impl<'a> Page<'a> {
         };
         if std::mem::take(&mut self.has_gap)
             && text.starts_with(char::is_numeric)
-            && self.writer.ends_with(char::is_numeric)
+            && self.ends_with(char::is_numeric)
         {
-            self.writer.text(" ");
+            self.write(Level::Normal, " ");
         }
         match self.elements.last().map(|open| open.role) {
             Some(Role::Title) => self.title.text(text),
             _ if self.choices.is_some() => self.choices.iter_mut().for_each(|choices| choices.text(text)),
             _ if self.preformatted > 0 && look.level == Level::Normal => self.writer.preformatted(text),
-            _ => self.writer.text_at(look.level, text),
+            _ => self.write(look.level, text),
         }
     }
 
     fn hide(&mut self, text: &str) {
+        self.stack.iter_mut().for_each(|stack| stack.hides(text));
         if !text.trim().is_empty() && !self.is_counted {
             self.counts.hidden += 1;
             self.is_counted = true;
@@ -315,6 +320,9 @@ impl<'a> Page<'a> {
 
     fn start(&mut self, tag: &Tag) {
         let name = tag.name.as_slice();
+        if !may_contain(tag) {
+            self.unstack();
+        }
         if !self.is_xml {
             self.close(self.elements.kept_by_start(name));
         }
@@ -355,17 +363,21 @@ impl<'a> Page<'a> {
         if may_hide && !is_absent && !self.known.opens(tag) {
             self.doubtful.push(self.elements.len());
         }
-        let level = self.level(tag, &declared);
+        let is_box = declared.layout.is_box_in_line();
+        let level_of_box = self.level(tag, &declared, is_box);
+        let level = if is_box { self.level(tag, &declared, false) } else { level_of_box };
         let mut look = self.look_of(tag, &declared, level);
         if name == b"html" {
             self.font_size = look.size;
         }
         let is_script = |level: Level| matches!(level, Level::Raised | Level::Lowered);
         let around = self.look();
-        let is_inner_script = matches!(name, b"sup" | b"sub")
-            && level.is_some_and(is_script)
-            && is_script(around.level)
-            && self.writer.begin_inner_script(look.level, around.script_start);
+        let may_be_inner =
+            matches!(name, b"sup" | b"sub") && level.is_some_and(is_script) && is_script(around.level);
+        if may_be_inner {
+            self.unstack();
+        }
+        let is_inner_script = may_be_inner && self.writer.begin_inner_script(look.level, around.script_start);
         if is_inner_script {
             look.level = around.level;
         }
@@ -384,6 +396,7 @@ impl<'a> Page<'a> {
             self.text(" ");
         }
         if is_struck {
+            self.unstack();
             self.writer.begin_struck();
         }
         let divides = declared.layout.divides();
@@ -392,6 +405,16 @@ impl<'a> Page<'a> {
         if let Some(subject) = subject.filter(|_| self.known.sheet.looks_around) {
             self.around.push(subject);
             self.siblings.push(Siblings::default());
+        }
+        if let Some(stack) = self.stack.as_mut().filter(|_| declared.layout.has_rule()) {
+            stack.draws_line(role == Role::Line);
+        }
+        if self.may_stack(tag, &declared) {
+            let is_smaller = is_smaller(look.size, around.size);
+            let is_set_off =
+                [is_smaller, declared.shift.is_aligned(), self.ends_with(|c| !c.is_whitespace())];
+            let is_small = is_set_off.into_iter().filter(|is_so| *is_so).count() > 1;
+            self.stack = Some(Stack::new(self.elements.len() - 1, level_of_box, is_small));
         }
         if let Some(number) = self.number.take() {
             self.text(&number);
@@ -497,8 +520,8 @@ impl<'a> Page<'a> {
         declared
     }
 
-    /// Where the text of an element stands, if something says so.
-    fn level(&self, tag: &Tag, declared: &Declared) -> Option<Level> {
+    /// Where the text of an element stands, if something says so. It is a part of its line, or may be if `is_box`.
+    fn level(&self, tag: &Tag, declared: &Declared, is_box: bool) -> Option<Level> {
         if !is_inline(&tag.name) {
             return None;
         }
@@ -510,11 +533,24 @@ impl<'a> Page<'a> {
                 b"sub" => Some(Level::Lowered),
                 _ => None,
             },
-            is_in_line: declared.layout.is_in_line() && !self.is_divided(),
+            is_in_line: (is_box || declared.layout.is_in_line()) && !self.is_divided(),
             is_smaller: is_smaller(size, around),
-            touches_text: self.writer.ends_with(|c| !c.is_whitespace()),
-            touches_number: self.writer.ends_with(char::is_numeric),
+            touches_text: self.ends_with(|c| !c.is_whitespace()),
+            touches_number: self.ends_with(char::is_numeric),
         })
+    }
+
+    /// Whether the text of an element that has begun waits.
+    fn may_stack(&self, tag: &Tag, declared: &Declared) -> bool {
+        let is_text = self.choices.is_none() && self.preformatted == 0 && self.svg == 0;
+        let is_plain = is_text && self.look().level == Level::Normal && !self.is_unseen();
+        is_plain && self.stack.is_none() && may_contain(tag) && declared.layout.is_box_in_line()
+    }
+
+    /// Whether text would go on behind such a character.
+    pub(super) fn ends_with(&self, is_such: impl Fn(char) -> bool) -> bool {
+        let of_stack = self.stack.as_ref().and_then(|stack| stack.ends_with(&is_such));
+        of_stack.unwrap_or_else(|| self.writer.ends_with(is_such))
     }
 
     fn look_of(&self, tag: &Tag, declared: &Declared, level: Option<Level>) -> Look {
@@ -579,7 +615,7 @@ impl<'a> Page<'a> {
     fn void(&mut self, tag: &Tag, declared: &Declared) {
         match tag.name.as_slice() {
             b"br" if self.preformatted > 0 => self.writer.preformatted("\n"),
-            b"br" => self.writer.line(),
+            b"br" => self.line(),
             b"hr" => self.writer.paragraph(),
             b"input" => {
                 let is_shown = declared.outside.is_outside() != Some(true) && !controls::is_switch(tag);
@@ -616,6 +652,7 @@ impl<'a> Page<'a> {
             {
                 self.text(&text);
             }
+            self.end_stack(depth);
             let Some(open) = self.elements.pop() else { return };
             self.counters.leave(depth);
             self.doubtful.pop_if(|element| *element == depth);

@@ -13,6 +13,8 @@ pub(crate) struct Layout {
     floats: Option<bool>,
     is_wide: Option<bool>,
     has_gap: Option<bool>,
+    /// Whether a line is drawn above or below it.
+    has_rule: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,6 +70,11 @@ impl Layout {
             "padding-left" | "padding-right" | "margin-left" | "margin-right" => {
                 self.has_gap = Some(self.has_gap == Some(true) || is_gap(value));
             }
+            "border-top" | "border-bottom" => {
+                let is_none =
+                    value.split_whitespace().any(|part| part == "none" || pixels(part) == Some(0.0));
+                self.has_rule = Some(!is_none || self.has_rule == Some(true));
+            }
             _ => {}
         }
     }
@@ -79,12 +86,23 @@ impl Layout {
             floats: other.floats.or(self.floats),
             is_wide: other.is_wide.or(self.is_wide),
             has_gap: other.has_gap.or(self.has_gap),
+            has_rule: other.has_rule.or(self.has_rule),
         }
     }
 
     /// Whether the parts of the element stand beside each other, each on its own.
     pub(crate) fn divides(self) -> bool {
         matches!(self.display, Some(Display::Flex | Display::InlineFlex))
+    }
+
+    /// Whether the element is a box within a line of text.
+    pub(crate) fn is_box_in_line(self) -> bool {
+        self.display == Some(Display::InlineBlock) && self.floats != Some(true)
+    }
+
+    /// Whether a line is drawn above or below the element.
+    pub(crate) fn has_rule(self) -> bool {
+        self.has_rule == Some(true)
     }
 
     /// Whether the element is a part of a line of text, and no box in it.

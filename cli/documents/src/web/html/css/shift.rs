@@ -80,6 +80,11 @@ impl Shift {
         }
     }
 
+    /// Whether a box in a line is moved up or down in it.
+    pub(crate) fn is_aligned(self) -> bool {
+        matches!(self.aligned, Some(Aligned::Up(up)) if up != 0.0)
+    }
+
     /// Where the text of an element stands, if its tag or these declarations say so. Small text is moved to be raised or
     /// lowered, and so is what is behind a number; other text is moved for its looks.
     pub(crate) fn level(self, element: Shifted) -> Option<Level> {
