@@ -80,6 +80,11 @@ impl Writer {
         self.text.len()
     }
 
+    /// What was written behind so many bytes.
+    pub(crate) fn since(&self, start: usize) -> &str {
+        self.text.get(start..).unwrap_or_default()
+    }
+
     /// Rows of tables whose cells may be in other columns, because of too many empty ones or of tabs.
     /// The line that is written ends.
     pub(crate) fn unfilled_rows(&mut self) -> usize {

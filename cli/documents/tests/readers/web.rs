@@ -345,6 +345,162 @@ fn small_boxes_of_two_lines_are_fractions_or_numbers_above_and_below() {
     check(&stack("<q>a</q>", "", "b c"), "2\n“a”\nb c\nx\n");
 }
 
+/// Lists count their items by themselves, and a page may write the marks.
+#[test]
+fn marks_of_items_are_those_of_the_page() {
+    for (style, list, wanted) in [
+        (
+            "li::marker{content:'(' counter(list-item,lower-alpha) ') '}",
+            "<ol><li>a<li>b</ol>",
+            "(a) a\n(b) b\n",
+        ),
+        (
+            "li::marker{content:'Art. ' counter(list-item) ': '}",
+            "<ol start=3><li>x<li>y</ol>",
+            "Art. 3: x\nArt. 4: y\n",
+        ),
+        (
+            "ol{list-style:none}li::before{content:counter(list-item) ') '}",
+            "<ol><li>p<li value=7>q<ol reversed><li>r<li>s</ol></ol>",
+            "1) p\n7) q\n  2) r\n  1) s\n",
+        ),
+        (
+            "ol{list-style:none}li::before{content:counters(list-item,'.') ' '}",
+            "<ol><li>a<ol><li>b<li>c</ol><li>d</ol>",
+            "1 a\n  1.1 b\n  1.2 c\n2 d\n",
+        ),
+        ("li::marker{color:red}", "<ol><li>a</ol>", "1. a\n"),
+        ("li::marker{content:'★ '}", "<ol><li>a</ol>", "- a\n"),
+        (
+            "li{display:block}li.x{display:none}li::marker{content:counter(list-item) ') '}",
+            "<ol><li class=x>a<li>b</ol>",
+            "1) b\n",
+        ),
+    ] {
+        let document =
+            read("page.html", format!("<meta charset=utf-8><style>{style}</style>{list}").as_bytes());
+        assert_eq!(document.text, wanted, "{style}");
+    }
+}
+
+#[test]
+fn white_space_that_a_style_sheet_keeps_is_kept() {
+    let page = |space: &str, text: &str| {
+        format!("<style>.p{{white-space:{space}}}</style><div class=p>{text}</div>")
+    };
+    for space in ["pre", "pre-wrap", "break-spaces"] {
+        check(&page(space, "Name   Qty\nFoo    5\n\nBar"), "Name   Qty\nFoo    5\n\nBar\n");
+    }
+    check(&page("pre-line", "line  one\n line two"), "line one\nline two\n");
+    check(&page("nowrap", "line  one\n line two"), "line one line two\n");
+    // Between elements it says nothing, and in a cell lines are words.
+    check(&page("pre-wrap", "\n   <p>a</p>\n   <p>b <b>c</b></p>\n"), "a\n\nb c\n");
+    check(&page("pre", "<p style='white-space:normal'>a\n  b</p>"), "a b\n");
+    check("<style>td{white-space:pre}</style><table><tr><td>1\n2<td>3\n4</table>", "1 2 | 3 4\n");
+    check(
+        "<span style='white-space:pre-wrap'>10</span><sup style='white-space:pre-wrap'>6</sup> x",
+        "10^6 x\n",
+    );
+}
+
+#[test]
+fn buttons_and_framed_numbers_are_apart() {
+    check("<button>1</button><button>2</button>a<button>Save</button>", "1 2 a Save\n");
+    let framed = "<span style='border:1px solid;padding:0'>7</span>";
+    check(&format!("{framed}{framed} <code style='border:1px solid'>Vec</code>s"), "7 7 Vecs\n");
+    check("<b style='border:0'>7</b><b style='border:none'>8</b>", "78\n");
+    check("<select size=3><option>red<option>blue</select>", "○ red\n○ blue\n");
+    check("<select size=1><option>red<option>blue</select>", "◉ red\n○ blue\n");
+}
+
+#[test]
+fn the_large_first_letter_of_a_word_is_a_part_of_it() {
+    let page = |letter: &str, rest: &str| {
+        format!("<meta charset=utf-8><p><span style='float:left;font-size:3em'>{letter}</span>{rest}")
+    };
+    check(&page("O", "nce upon"), "Once upon\n");
+    check(&page("“T", "<b>he</b> end"), "“The end\n");
+    check(&page("O", "’Neill"), "O’Neill\n");
+    check(&page("I", " was"), "I was\n");
+    check(&page("1", "st"), "1 st\n");
+    check(&page("Th", "e"), "Th e\n");
+    // A letter of the usual size is a number.
+    check("<p><span style='float:left'>A</span>Clause", "A Clause\n");
+}
+
+#[test]
+fn icons_that_say_yes_or_no_are_read() {
+    let cell = |icon: &str, wanted: &str, note: &str| {
+        let page = format!("<meta charset=utf-8><table><tr><td>a<td>{icon}<td>b</table>");
+        let document = read("page.html", page.as_bytes());
+        assert_eq!(
+            (document.text.clone(), notes(&document)),
+            (format!("a | {wanted}b\n"), note.to_owned()),
+            "{icon}"
+        );
+    };
+    for (icon, sign) in [
+        ("<i class='fa fa-check' aria-hidden=true></i>", "✓"),
+        ("<i class='fas fa-times-circle'></i>", "✗"),
+        ("<i class='bi bi-check-lg'></i>", "✓"),
+        ("<i class='bi bi-x'></i>", "✗"),
+        ("<span class='glyphicon glyphicon-ok'></span>", "✓"),
+        ("<svg class=check><path/></svg>", "✓"),
+        ("<svg><use href='#icon-close'/></svg>", "✗"),
+        ("<i class='fa fa-check-square-o'></i>", "☒"),
+        ("<div class='checkbox checkbox-on'></div>", "☒"),
+        ("<div class='checkbox checkbox-off'></div>", "☐"),
+        ("<span aria-label=Included></span>", "[image: Included]"),
+        ("<span title=Yes></span>", "[image: Yes]"),
+        ("<svg role=img aria-label=No><path/></svg>", "[image: No]"),
+    ] {
+        cell(icon, &format!("{sign} | "), "");
+    }
+    cell("<span aria-label=Price>9</span>", "9 | ", "");
+    cell("<i class='fa fa-check'></i> 9", "✓ 9 | ", "");
+    cell("<span id=p5 title=5></span>", "| ", "");
+    for icon in ["<i class='fa fa-camera'></i>", "<i class='fa fa-user-check'></i>", "<svg><path/></svg>"] {
+        cell(icon, "| ", "1 picture without text");
+    }
+    check("<p>x<i class='fa fa-camera'></i> <button><i class='fa fa-times'></i></button>", "x\n");
+    check("<ul><li><div class='checkbox checkbox-on'></div> <span>Pay</span></ul>", "- ☒ Pay\n");
+}
+
+/// Browsers show such a tree in place of its element.
+#[test]
+fn shadow_trees_are_read() {
+    let card = |tree: &str, parts: &str| {
+        format!("a<x-card><template shadowrootmode=open>{tree}</template>{parts}</x-card>b")
+    };
+    let tree = "<p>price: <slot name=p></slot> per <slot>unit</slot>.</p>";
+    check(&card(tree, "<b slot=p>45 <i>EUR</i></b>"), "a\n\nprice: 45 EUR per unit.\n\nb\n");
+    check(&card(tree, "<b slot=p>4</b> <br>m<sup>2</sup>"), "a\n\nprice: 4 per\nm^2.\n\nb\n");
+    let inner = card("[<slot name=q>no</slot>]", "<i slot=q>Q</i>");
+    check(&card(&inner, ""), "aa[Q]bb\n");
+    check_hidden(&card("x", "<p>no</p>"), "axb\n", 1);
+    check("a<x-card><template shadowrootmode=open>x<b>y", "axy\n");
+    let deep = (0..20).fold("x".to_owned(), |tree, _| card(&tree, ""));
+    assert!(notes(&read("page.html", deep.as_bytes())).contains("1 file in it left out: template"));
+}
+
+/// A variable may hide an element, or what may hide it is not known.
+#[test]
+fn values_that_are_variables_decide_what_is_seen() {
+    let page = |rule: &str| format!("<style>:root{{--d:none}}{rule}</style><p>a <b class=v>b</b>");
+    for rule in
+        [".v{display:var(--d)}", ".v{display:var(--x, none)}", ".v{display:var( --d ,block)!important}"]
+    {
+        check_hidden(&page(rule), "a\n", 1);
+    }
+    check_hidden("<style>b{--d:none}</style><p>a <b style='display:var(--d)'>b</b>", "a\n", 1);
+    check(&page(".v{color:var(--c);display:var(--x,inline)}"), "a b\n");
+    for rule in [".v{display:var(--x)}", ".w{--d:block}.v{display:var(--d)}"] {
+        let document = read("page.html", page(rule).as_bytes());
+        assert!(document.notes.contains(&Note::UnreadStyles { places: 1 }), "{rule}");
+        assert_eq!(document.text, "a b\n");
+    }
+}
+
 /// Word writes ticks, arrows and Greek letters so.
 #[test]
 fn letters_of_symbol_fonts_are_signs() {
@@ -383,6 +539,13 @@ fn formulas_are_tex_or_a_line() {
         "<math><mover><mi>x</mi><mo>¯</mo></mover><mo>≠</mo><msup><mi>x</mi><mo>′</mo></msup></math>",
         "bar(x) ≠ x′\n",
     );
+    let isotope = "<mi>C</mi><mprescripts/><mn>6</mn><mn>14</mn>";
+    check(&format!("<math><mmultiscripts>{isotope}</mmultiscripts><mo>+</mo></math>"), "_6^14C+\n");
+    check(
+        "<math><mmultiscripts><mi>T</mi><mi>a</mi><none/><none/><mi>b</mi></mmultiscripts></math>",
+        "(T_a)^b\n",
+    );
+    check(&format!("<math><mmultiscripts>{isotope}"), "_6^14C\n");
     check("<math alttext='\\alpha_1'><mi>α</mi></math>", "$\\alpha_1$\n");
     check(
         "<span class=katex><span class=katex-mathml><math><annotation encoding='application/x-tex'>a</annotation></math></span><span class=katex-html aria-hidden=true><span>a</span></span></span> end",

@@ -3,6 +3,7 @@
 use super::Tag;
 use super::controls::Choices;
 use super::css::{Declared, ListStyle, Stand};
+use super::icons;
 use super::page::Page;
 use crate::writer::ordinal::Format;
 use crate::writer::{Level, Span};
@@ -23,6 +24,8 @@ pub(super) enum Role {
     /// Words of its own, or a gap that divides numbers.
     Word,
     Gap,
+    /// What is larger than the text around it and stands beside that. So many bytes were written before it.
+    Initial(usize),
     Table,
     /// A table that only arranges its cells, which are blocks.
     Layout,
@@ -157,15 +160,20 @@ impl Page<'_> {
                     Role::Gap
                 }
             }
+            b"div" if icons::is_box(tag) => Role::Inline,
             _ if is_block(name) => {
                 self.writer.paragraph();
                 Role::Block
             }
-            _ => match declared.layout.stand(self.is_divided()) {
+            _ => match declared.layout.stand(self.is_divided() || name == b"button") {
                 Stand::Within => Role::Inline,
                 Stand::Gap => {
                     self.has_gap = true;
                     Role::Gap
+                }
+                Stand::Word if self.is_larger(declared) && declared.layout.floats() => {
+                    self.write(Level::Normal, " ");
+                    Role::Initial(self.writer.len())
                 }
                 Stand::Word => {
                     self.write(Level::Normal, " ");
@@ -212,6 +220,10 @@ impl Page<'_> {
             Role::Item => self.writer.end_item(),
             Role::Line => self.line(),
             Role::Word => self.write(Level::Normal, " "),
+            Role::Initial(start) => match is_initial(self.writer.since(start)) {
+                true => self.has_initial = true,
+                false => self.writer.text(" "),
+            },
             Role::Gap => self.has_gap = true,
             Role::Table => {
                 if self.is_in_role_table() {
@@ -266,11 +278,17 @@ impl Page<'_> {
         }
     }
 
+    /// The number of an item that begins, if it is in a list.
+    pub(super) fn next_item(&self, tag: &Tag) -> Option<i64> {
+        let list = self.lists.last()?;
+        Some(tag.number("value").unwrap_or(list.next))
+    }
+
     fn item(&mut self, tag: &Tag, declared: &Declared) {
         let depth = self.lists.len().saturating_sub(1);
+        let number = self.next_item(tag).unwrap_or_default();
         let mark = match self.lists.last_mut() {
             Some(list) => {
-                let number = tag.number("value").unwrap_or(list.next);
                 list.next = number.saturating_add(list.step);
                 let style = own_style(tag, declared).unwrap_or_else(|| list.style.clone());
                 let styles = &self.known.sheet.counter_styles;
@@ -279,6 +297,7 @@ impl Page<'_> {
             }
             None => String::new(),
         };
+        let mark = self.marker.take().map_or(mark, |marker| marker.trim().to_owned());
         // The number that a style sheet makes takes the place of a sign, or stands behind the item's own number.
         let mark = match self.number.take_if(|_| mark.is_empty()) {
             Some(number) => number.trim_end().to_owned(),
@@ -287,6 +306,12 @@ impl Page<'_> {
         };
         self.writer.item(depth, &mark);
     }
+}
+
+/// Whether a text is the first letter of a word, maybe with a quotation mark.
+fn is_initial(text: &str) -> bool {
+    let letter = text.trim().trim_start_matches(['“', '‘', '„', '«', '"', '\'']);
+    letter.chars().count() == 1 && letter.chars().all(char::is_alphabetic)
 }
 
 /// How the items of a list are numbered, if it or its style says so.

@@ -43,11 +43,14 @@ pub(super) fn role(tag: &Tag) -> Option<&'static str> {
 pub(super) struct Choices {
     choices: Vec<(String, bool)>,
     takes_several: bool,
+    /// Whether several choices are seen at a time.
+    is_open: bool,
 }
 
 impl Choices {
     pub(super) fn new(tag: &Tag) -> Choices {
-        Choices { choices: Vec::new(), takes_several: tag.has("multiple") }
+        let is_open = tag.number("size").is_some_and(|size| size > 1);
+        Choices { choices: Vec::new(), takes_several: tag.has("multiple"), is_open }
     }
 
     pub(super) fn begin(&mut self, tag: &Tag) {
@@ -64,7 +67,7 @@ impl Choices {
     pub(super) fn finish(mut self) -> Vec<String> {
         let count = self.choices.len();
         // Without a choice, the first one is shown as chosen.
-        if !self.takes_several && !self.choices.iter().any(|(_, is_chosen)| *is_chosen) {
+        if !self.takes_several && !self.is_open && !self.choices.iter().any(|(_, is_chosen)| *is_chosen) {
             self.choices.iter_mut().take(1).for_each(|(_, is_chosen)| *is_chosen = true);
         }
         let (yes, no) = if self.takes_several { (TICKED, EMPTY) } else { (CHOSEN, NOT_CHOSEN) };

@@ -118,6 +118,13 @@ impl<T> Elements<T> {
         self.open.last().map(|(_, known)| known)
     }
 
+    /// The name of the innermost element.
+    pub(super) fn last_name(&self) -> &[u8] {
+        let number = self.open.last().map(|(number, _)| *number);
+        let name = self.names.iter().find(|(_, known)| Some(**known) == number);
+        name.map_or(&[], |(name, _)| name)
+    }
+
     pub(super) fn push(&mut self, name: &[u8], known: T) {
         let number = match self.names.get(name) {
             Some(number) => *number,

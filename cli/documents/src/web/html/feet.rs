@@ -6,7 +6,7 @@ use super::{Tag, Token};
 const MAX_PIECES: usize = 100_000;
 
 /// A piece of a foot, until its table ends.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Piece {
     Start(Tag),
     End(Vec<u8>),
@@ -14,7 +14,7 @@ pub(super) enum Piece {
 }
 
 impl Piece {
-    fn of(token: &Token) -> Piece {
+    pub(super) fn of(token: &Token) -> Piece {
         match token {
             Token::Start(tag) => Piece::Start((*tag).clone()),
             Token::End(name) => Piece::End(name.to_vec()),

@@ -6,10 +6,12 @@ mod controls;
 mod css;
 mod elements;
 mod feet;
+mod icons;
 mod math;
 mod page;
 mod pictures;
 mod prepass;
+mod shadows;
 mod signs;
 mod stacks;
 

@@ -3,13 +3,15 @@
 use super::blocks::{List, Role};
 use super::controls::{self, Choices};
 use super::css::{
-    Counters, Counting, Declared, FontSize, Shifted, Siblings, Subject, USUAL, is_smaller, symbol_font,
+    Counters, Counting, Declared, FontSize, Shifted, Siblings, Space, Subject, USUAL, is_smaller, symbol_font,
 };
 use super::elements::{Elements, is_inline, is_void};
 use super::feet::Feet;
+use super::icons::{self, Icon, Kind};
 use super::math::{self, Math};
 use super::pictures::is_line;
 use super::prepass::{Prepass, is_tex};
+use super::shadows::{self, Shadow};
 use super::stacks::{Stack, may_contain};
 use super::{Places, Tag, Token, signs};
 use crate::color::Color;
@@ -28,6 +30,7 @@ pub(super) struct Look {
     /// The size of its font in pixels, and the name of that if it has signs in place of letters.
     size: f32,
     symbols: &'static str,
+    space: Space,
     level: Level,
     /// How much raised and lowered text there was where the innermost such element began.
     script_start: usize,
@@ -79,6 +82,8 @@ pub(super) struct Page<'a> {
     doubtful: Vec<usize>,
     /// The number before the element that begins, until it is written.
     pub(super) number: Option<String>,
+    /// The mark of the item that begins, if the page makes it.
+    pub(super) marker: Option<String>,
     /// The element whose content is left out, and how many of its name are open.
     skipped: Option<(Vec<u8>, usize)>,
     /// The TeX of a script.
@@ -90,8 +95,15 @@ pub(super) struct Page<'a> {
     /// Those that are tables by their role: how many are open with each.
     pub(super) role_tables: Vec<usize>,
     feet: Feet,
+    /// An element that waits with its shadow tree, and how many are being written.
+    shadow: Option<Shadow>,
+    shadows: usize,
     pub(super) choices: Option<Choices>,
     pub(super) stack: Option<Stack>,
+    /// Open elements that may be icons, texts so far, and icons that are not known.
+    icons: Vec<Icon>,
+    texts: usize,
+    unknown_icons: usize,
     pub(super) preformatted: usize,
     pub(super) svg: usize,
     /// Where the last piece of text in a drawing stands, if that is a number.
@@ -103,6 +115,8 @@ pub(super) struct Page<'a> {
     is_counted: bool,
     /// Whether brackets around a reading are in the page.
     pub(super) has_brackets: bool,
+    /// Whether the first letter of a word stands alone before the next text.
+    pub(super) has_initial: bool,
     /// Whether there is a gap before the next text.
     pub(super) has_gap: bool,
 }
@@ -132,6 +146,7 @@ impl<'a> Page<'a> {
             behind: Vec::new(),
             doubtful: Vec::new(),
             number: None,
+            marker: None,
             skipped: None,
             script: None,
             math: None,
@@ -139,8 +154,13 @@ impl<'a> Page<'a> {
             tables: Vec::new(),
             role_tables: Vec::new(),
             feet: Feet::default(),
+            shadow: None,
+            shadows: 0,
             choices: None,
             stack: None,
+            icons: Vec::new(),
+            texts: 0,
+            unknown_icons: 0,
             preformatted: 0,
             svg: 0,
             svg_height: None,
@@ -149,12 +169,14 @@ impl<'a> Page<'a> {
             has_heading: false,
             is_counted: false,
             has_brackets: false,
+            has_initial: false,
             has_gap: false,
         }
     }
 
     /// The title, if the page has no heading of the first level.
     pub(super) fn finish(mut self) -> Option<String> {
+        self.write_shadow();
         self.close(0);
         self.end_math();
         self.counts.unknown_numbers += self.known.sheet.unknown_numbers();
@@ -164,6 +186,12 @@ impl<'a> Page<'a> {
     }
 
     pub(super) fn token(&mut self, token: Token) {
+        if let Some(shadow) = &mut self.shadow {
+            if shadow.takes(&token) {
+                return;
+            }
+            self.write_shadow();
+        }
         if let Some((name, depth)) = &mut self.skipped {
             match token {
                 Token::Start(tag) if tag.name == *name && !(tag.is_closed && self.is_xml) => *depth += 1,
@@ -206,6 +234,16 @@ impl<'a> Page<'a> {
             Token::End(name) => self.end_tag(name),
             Token::Text(text) => self.text(text),
         }
+    }
+
+    /// Writes an element that waited for the parts of its shadow tree.
+    fn write_shadow(&mut self) {
+        let Some((shown, rest)) = self.shadow.take().map(Shadow::finish) else { return };
+        self.shadows += 1;
+        shown.iter().for_each(|piece| self.token(piece.token()));
+        self.write_shadow();
+        self.shadows -= 1;
+        self.hide(&rest);
     }
 
     /// Writes the foot of the innermost table. Returns whether one waited.
@@ -252,6 +290,7 @@ impl<'a> Page<'a> {
                 is_outside: false,
                 size: USUAL,
                 symbols: "",
+                space: Space::Joined,
                 level: Level::Normal,
                 script_start: 0,
                 is_link: false,
@@ -284,6 +323,7 @@ impl<'a> Page<'a> {
             return self.hide(text);
         }
         if !text.trim().is_empty() {
+            self.texts += 1;
             self.is_counted = false;
             self.counts.unread_styles += usize::from(!self.doubtful.is_empty());
             self.doubtful.clear();
@@ -296,6 +336,11 @@ impl<'a> Page<'a> {
             }
             None => text,
         };
+        if std::mem::take(&mut self.has_initial)
+            && !text.starts_with(|c: char| c.is_alphabetic() || matches!(c, '’' | '\''))
+        {
+            self.write(Level::Normal, " ");
+        }
         if std::mem::take(&mut self.has_gap)
             && text.starts_with(char::is_numeric)
             && self.ends_with(char::is_numeric)
@@ -305,9 +350,27 @@ impl<'a> Page<'a> {
         match self.elements.last().map(|open| open.role) {
             Some(Role::Title) => self.title.text(text),
             _ if self.choices.is_some() => self.choices.iter_mut().for_each(|choices| choices.text(text)),
-            _ if self.preformatted > 0 && look.level == Level::Normal => self.writer.preformatted(text),
+            _ if look.level != Level::Normal => self.write(look.level, text),
+            _ if self.preformatted > 0 => self.writer.preformatted(text),
+            _ if look.space != Space::Joined => self.spaced(look.space, text),
             _ => self.write(look.level, text),
         }
+    }
+
+    /// Writes text whose white space a style sheet keeps. Between elements, it is none.
+    fn spaced(&mut self, space: Space, text: &str) {
+        let is_blank = text.trim().is_empty();
+        if is_blank || space == Space::Lines || !text.contains(['\n', '\t']) && !text.contains("  ") {
+            for (i, line) in text.split('\n').enumerate() {
+                if i > 0 {
+                    self.line();
+                }
+                self.write(Level::Normal, line);
+            }
+            return;
+        }
+        self.unstack();
+        self.writer.preformatted(text);
     }
 
     fn hide(&mut self, text: &str) {
@@ -325,6 +388,13 @@ impl<'a> Page<'a> {
         }
         if !self.is_xml {
             self.close(self.elements.kept_by_start(name));
+        }
+        if shadows::begins(tag) && !self.is_absent() {
+            if self.shadows < shadows::MAX_NESTED {
+                self.shadow = Some(Shadow::new(self.elements.last_name()));
+                return;
+            }
+            self.counts.skipped_files.push("template");
         }
         self.begin_place(tag);
         let subject = self.subject(tag);
@@ -406,6 +476,16 @@ impl<'a> Page<'a> {
             self.around.push(subject);
             self.siblings.push(Siblings::default());
         }
+        if let Some(icon) = self.icons.last_mut().filter(|_| name == b"use") {
+            icon.uses(tag);
+        }
+        let kind = icons::kind(tag).filter(|_| !is_absent && self.choices.is_none());
+        self.icons.extend(kind.map(|kind| Icon {
+            depth: self.elements.len() - 1,
+            texts: self.texts,
+            unknown: self.unknown_icons,
+            kind,
+        }));
         if let Some(stack) = self.stack.as_mut().filter(|_| declared.layout.has_rule()) {
             stack.draws_line(role == Role::Line);
         }
@@ -457,12 +537,30 @@ impl<'a> Page<'a> {
     fn count(&mut self, tag: &Tag, subject: &Subject, is_icon: bool) {
         let depth = self.elements.len();
         let mut numbering = self.known.sheet.numbering(tag, subject, &self.around);
+        match tag.name.as_slice() {
+            b"ul" | b"ol" | b"menu" | b"dir" => self.counters.begin_list(depth),
+            b"li" => {
+                if let Some(number) = self.next_item(tag) {
+                    self.counters.item(number, depth);
+                }
+            }
+            _ => {}
+        }
         for counting in [&mut numbering.before, &mut numbering.after] {
             // Unless it has another font, it has that of the element.
             counting.is_icon = counting.is_icon.or(Some(is_icon));
         }
         self.counters.count(&numbering.own, depth);
+        self.marker = match self.text_of(&numbering.marker, depth, true) {
+            None if numbering.marker.is_ornament() => Some("-".to_owned()),
+            marker => marker,
+        };
         self.number = self.text_of(&numbering.before, depth, true);
+        if tag.name != b"li" {
+            // Marks of other elements stand before them.
+            let marker = self.marker.take().filter(|_| numbering.marker.has_text());
+            self.number = self.number.take().or(marker);
+        }
         if numbering.after.has_text() {
             self.behind.push((depth, numbering.after));
         }
@@ -540,6 +638,12 @@ impl<'a> Page<'a> {
         })
     }
 
+    /// Whether the text of an element is larger than the text around it.
+    pub(super) fn is_larger(&self, declared: &Declared) -> bool {
+        let around = self.look().size;
+        declared.size.is_some_and(|size| is_smaller(around, size.pixels(around, self.font_size)))
+    }
+
     /// Whether the text of an element that has begun waits.
     fn may_stack(&self, tag: &Tag, declared: &Declared) -> bool {
         let is_text = self.choices.is_none() && self.preformatted == 0 && self.svg == 0;
@@ -577,6 +681,7 @@ impl<'a> Page<'a> {
             is_outside: around.is_outside || declared.outside.is_outside() == Some(true),
             size: declared.size.map_or(around.size, |size| size.pixels(around.size, self.font_size)),
             symbols: declared.symbols.unwrap_or(around.symbols),
+            space: declared.space.unwrap_or(around.space),
             level,
             script_start,
             is_link,
@@ -638,6 +743,21 @@ impl<'a> Page<'a> {
         self.close(kept);
     }
 
+    /// Reads an icon, or counts one that is all that a cell has.
+    fn end_icon(&mut self, icon: Icon) {
+        if self.texts > icon.texts || self.is_unseen() {
+            return;
+        }
+        let is_control = || [b"a".as_slice(), b"button"].iter().any(|name| self.elements.is_within(name));
+        match icon.kind {
+            Kind::Label(label) => self.text(&format!(" [image: {label}] ")),
+            // On a button, a cross closes something.
+            Kind::Sign(sign) if !is_control() => self.text(&format!("{sign} ")),
+            Kind::Cell => self.counts.pictures += usize::from(self.unknown_icons > icon.unknown),
+            Kind::Unknown | Kind::Sign(_) => self.unknown_icons += 1,
+        }
+    }
+
     /// Closes elements until so many are open.
     fn close(&mut self, kept: usize) {
         while self.elements.len() > kept {
@@ -651,6 +771,9 @@ impl<'a> Page<'a> {
                 && let Some(text) = self.text_of(&behind, depth, false)
             {
                 self.text(&text);
+            }
+            if let Some(icon) = self.icons.pop_if(|icon| icon.depth == depth) {
+                self.end_icon(icon);
             }
             self.end_stack(depth);
             let Some(open) = self.elements.pop() else { return };

@@ -16,6 +16,8 @@ const MAX_NESTED: usize = 100;
 /// Text before an element is not longer than this, in bytes: with a number, and without one.
 const MAX_TEXT: usize = 1_000;
 const MAX_LABEL: usize = 180;
+/// The counter that counts the items of lists by itself.
+const LIST_ITEM: &str = "list-item";
 
 /// What declarations say of counters, and of the text before an element. `None` is for nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,6 +87,11 @@ impl Counting {
     /// Whether it says something of a text before or behind an element.
     pub(crate) fn has_text(&self) -> bool {
         matches!(&self.content, Some(Content::Text(_) | Content::Unknown))
+    }
+
+    /// Whether it says that nothing stands there, or an ornament.
+    pub(crate) fn is_ornament(&self) -> bool {
+        self.content == Some(Content::None)
     }
 
     /// These declarations, and others that replace them.
@@ -238,6 +245,16 @@ impl Counters {
         for (name, value) in counting.set.iter().flatten() {
             self.change(name, depth, |_| *value);
         }
+    }
+
+    /// Begins the numbers of the items of a list, which its page need not name.
+    pub(crate) fn begin_list(&mut self, depth: usize) {
+        self.push(LIST_ITEM, 0, depth);
+    }
+
+    /// The number of an item that begins.
+    pub(crate) fn item(&mut self, number: i64, depth: usize) {
+        self.change(LIST_ITEM, depth, |_| number);
     }
 
     fn change(&mut self, name: &str, depth: usize, change: impl Fn(i64) -> i64) {

@@ -13,6 +13,8 @@ pub(crate) struct Layout {
     floats: Option<bool>,
     is_wide: Option<bool>,
     has_gap: Option<bool>,
+    /// Whether lines are drawn beside it.
+    is_framed: Option<bool>,
     /// Whether a line is drawn above or below it.
     has_rule: Option<bool>,
 }
@@ -57,6 +59,9 @@ impl Layout {
                     _ => self.display,
                 }
             }
+            "border" | "border-left" | "border-right" => {
+                self.is_framed = Some(is_drawn(value) || self.is_framed == Some(true));
+            }
             "float" => self.floats = Some(value == "left" || value == "right"),
             "width" | "min-width" => {
                 self.is_wide =
@@ -71,9 +76,7 @@ impl Layout {
                 self.has_gap = Some(self.has_gap == Some(true) || is_gap(value));
             }
             "border-top" | "border-bottom" => {
-                let is_none =
-                    value.split_whitespace().any(|part| part == "none" || pixels(part) == Some(0.0));
-                self.has_rule = Some(!is_none || self.has_rule == Some(true));
+                self.has_rule = Some(is_drawn(value) || self.has_rule == Some(true));
             }
             _ => {}
         }
@@ -86,6 +89,7 @@ impl Layout {
             floats: other.floats.or(self.floats),
             is_wide: other.is_wide.or(self.is_wide),
             has_gap: other.has_gap.or(self.has_gap),
+            is_framed: other.is_framed.or(self.is_framed),
             has_rule: other.has_rule.or(self.has_rule),
         }
     }
@@ -97,7 +101,11 @@ impl Layout {
 
     /// Whether the element is a box within a line of text.
     pub(crate) fn is_box_in_line(self) -> bool {
-        self.display == Some(Display::InlineBlock) && self.floats != Some(true)
+        self.display == Some(Display::InlineBlock) && !self.floats()
+    }
+
+    pub(crate) fn floats(self) -> bool {
+        self.floats == Some(true)
     }
 
     /// Whether a line is drawn above or below the element.
@@ -107,14 +115,14 @@ impl Layout {
 
     /// Whether the element is a part of a line of text, and no box in it.
     pub(crate) fn is_in_line(self) -> bool {
-        matches!(self.display, None | Some(Display::Inline)) && self.floats != Some(true)
+        matches!(self.display, None | Some(Display::Inline)) && !self.floats()
     }
 
     /// Where an element stands that is no block of itself. Its parent may divide its parts.
     pub(crate) fn stand(self, is_divided: bool) -> Stand {
-        let has_gap = self.has_gap == Some(true);
+        let has_gap = self.has_gap == Some(true) || self.is_framed == Some(true);
         match self.display.unwrap_or(Display::Inline) {
-            _ if is_divided || self.floats == Some(true) => Stand::Word,
+            _ if is_divided || self.floats() => Stand::Word,
             Display::Block | Display::Flex => Stand::Line,
             Display::Cell | Display::InlineFlex => Stand::Word,
             Display::InlineBlock if has_gap || self.is_wide == Some(true) => Stand::Word,
@@ -122,6 +130,13 @@ impl Layout {
             Display::Inline | Display::InlineBlock => Stand::Within,
         }
     }
+}
+
+/// Whether the value of a border draws a line.
+fn is_drawn(value: &str) -> bool {
+    let is_nothing =
+        |part| matches!(part, "none" | "hidden" | "inherit" | "unset") || pixels(part) == Some(0.0);
+    !value.split_whitespace().any(is_nothing)
 }
 
 #[cfg(test)]
@@ -140,6 +155,8 @@ mod tests {
             (&[("width", "5em")], false, Stand::Within),
             (&[("padding", "2px 8px")], false, Stand::Gap),
             (&[("padding", "8px 0")], false, Stand::Within),
+            (&[("border", "1px solid red")], false, Stand::Gap),
+            (&[("border", "0 solid")], false, Stand::Within),
             (&[("margin-right", "1em"), ("margin-left", "0")], false, Stand::Gap),
             (&[("float", "left")], false, Stand::Word),
             (&[("float", "none"), ("display", "table-cell")], false, Stand::Word),

@@ -20,5 +20,5 @@ pub(crate) use self::media::holds;
 pub(crate) use self::selector::{Siblings, Subject};
 pub(crate) use self::sheet::{Linked, Sheet};
 pub(crate) use self::shift::Shifted;
-pub(crate) use self::style::{Declared, pixels};
+pub(crate) use self::style::{Declared, Space, pixels};
 pub(crate) use self::values::declarations;

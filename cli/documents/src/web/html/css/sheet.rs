@@ -8,7 +8,7 @@ use super::counter_styles::CounterStyles;
 use super::counters::{Counting, makes_numbers};
 use super::media;
 use super::selector::{Selector, Subject};
-use super::style::{Declarations, Declared};
+use super::style::{Declarations, Declared, important};
 use super::values::{block_length, declarations, find, split, words};
 use crate::color::Color;
 use crate::web::html::Tag;
@@ -129,6 +129,8 @@ pub(crate) struct Numbering {
     /// What stands before and behind it.
     pub(crate) before: Counting,
     pub(crate) after: Counting,
+    /// Its mark, if it is an item of a list.
+    pub(crate) marker: Counting,
 }
 
 /// The rules of a page.
@@ -139,6 +141,8 @@ pub(crate) struct Sheet {
     /// Those for what stands before and behind an element.
     before: Rules<Counting>,
     after: Rules<Counting>,
+    /// Those for the marks of items.
+    markers: Rules<Counting>,
     /// Those that hide elements, if they are for them, which is not known.
     doubtful: Rules<()>,
     pub(crate) counter_styles: CounterStyles,
@@ -146,6 +150,8 @@ pub(crate) struct Sheet {
     sheets: usize,
     /// Selectors of rules within others.
     nested: usize,
+    /// What names stand for in values; `None` if that depends on the element.
+    variables: HashMap<String, Option<String>>,
     /// Comparisons of elements with selectors so far.
     compared: Cell<usize>,
     /// Whether a rule looks at the elements around.
@@ -308,10 +314,14 @@ impl Sheet {
     }
 
     fn add(&mut self, place: RulePlace, selectors: &[&str], body: &str) {
+        let with_values = body.contains("--").then(|| self.with_values(body));
+        let body = with_values.as_deref().unwrap_or(body);
         let said: Vec<_> = declarations(body).collect();
+        let may_hide = said.iter().any(|(name, value)| is_open(name, value));
+        self.define(&said);
         let (declared, counting) = (Declarations::of(&said), Counting::of(&said));
         let has_declared = declared != Declarations::default();
-        if !has_declared && counting.is_empty() {
+        if !has_declared && counting.is_empty() && !may_hide {
             return;
         }
         let together = declared.together();
@@ -334,6 +344,10 @@ impl Sheet {
             }
             self.looks_around |= selector.looks_around();
             if part == RulePart::Element {
+                if may_hide {
+                    let is_kept = self.doubtful.add(selector.clone(), place.layer, ());
+                    self.lose(!is_kept);
+                }
                 if has_declared {
                     let is_kept = self.declared.add(selector.clone(), place.layer, declared.clone());
                     self.lose(!is_kept);
@@ -346,8 +360,13 @@ impl Sheet {
             }
             let mut counting = counting.clone();
             counting.is_hidden = together.is_seen().map(|is_seen| !is_seen);
-            self.has_numbers |= counting.has_text();
-            let rules = if part == RulePart::Before { &mut self.before } else { &mut self.after };
+            let is_mark = part == RulePart::Marker && counting.is_ornament();
+            self.has_numbers |= counting.has_text() || is_mark;
+            let rules = match part {
+                RulePart::Marker => &mut self.markers,
+                RulePart::After => &mut self.after,
+                RulePart::Before | RulePart::Element => &mut self.before,
+            };
             if !counting.is_empty() && !rules.add(selector, place.layer, counting) {
                 self.unknown_numbers += 1;
             }
@@ -355,6 +374,31 @@ impl Sheet {
         if unknown > 0 && makes_numbers(body) {
             self.unknown_numbers += unknown;
         }
+    }
+
+    /// Remembers the variables of a rule.
+    fn define(&mut self, said: &[(String, &str)]) {
+        for (name, value) in said.iter().filter(|(name, _)| name.starts_with("--")) {
+            if let Some(known) = self.variables.get_mut(name) {
+                *known = known.take().filter(|known| known == value);
+            } else if self.variables.len() < MAX_RULES {
+                self.variables.insert(name.clone(), Some((*value).to_owned()));
+            }
+        }
+    }
+
+    /// Declarations with the values of the variables that decide what is seen, where they are known.
+    fn with_values(&self, body: &str) -> String {
+        let written = declarations(body).map(|(name, value)| {
+            let own = important(value).unwrap_or(value);
+            let variable = variable(own).filter(|_| is_open(&name, value));
+            let known = variable.and_then(|(variable, usual)| match self.variables.get(variable) {
+                Some(known) => known.as_deref(),
+                None => usual,
+            });
+            format!("{name}:{}{};", known.unwrap_or(own), &value[own.len()..])
+        });
+        written.collect()
     }
 
     /// An element as the rules see it. None if no rule changes how elements look or makes numbers.
@@ -365,7 +409,7 @@ impl Sheet {
     /// What rules and attributes say of an element within others, the outermost of which is the first. Its subject is
     /// that of [`Sheet::subject`].
     pub(crate) fn of(&self, tag: &Tag, subject: Option<&Subject>, around: &[Subject]) -> Declared {
-        let own = tag.attribute("style").map(|style| Declarations::parse(&style)).unwrap_or_default();
+        let own = self.own_style(tag).map(|style| Declarations::parse(&style)).unwrap_or_default();
         let Some(subject) = subject else { return own.together() };
         let matching: Vec<&Declarations> = self.declared.matching(subject, around, &self.compared).collect();
         let all = || matching.iter().copied().chain([&own]);
@@ -373,6 +417,11 @@ impl Sheet {
         usual
             .chain(all().map(|declared| &declared.important))
             .fold(self.without_rules(), |before, declared| before.replaced_by(declared.clone()))
+    }
+
+    fn own_style(&self, tag: &Tag) -> Option<String> {
+        let style = tag.attribute("style")?;
+        Some(if style.contains("var(") { self.with_values(&style) } else { style })
     }
 
     /// Whether rules are not used any more.
@@ -394,7 +443,9 @@ impl Sheet {
     pub(crate) fn may_hide(&self, tag: &Tag, subject: Option<&Subject>, around: &[Subject]) -> bool {
         let is_doubtful = |subject| self.doubtful.matching(subject, around, &self.compared).next().is_some();
         let class = || tag.attribute("class").unwrap_or_default();
+        let style = self.own_style(tag).unwrap_or_default();
         (self.doubtful.count > 0 && subject.is_some_and(is_doubtful))
+            || style.contains("var(") && declarations(&style).any(|(name, value)| is_open(&name, value))
             || ((self.is_partial || self.is_exhausted())
                 && class().split_ascii_whitespace().any(|name| HIDING.contains(&name)))
     }
@@ -409,16 +460,32 @@ impl Sheet {
             own: of(&self.counting).replaced_by(&own),
             before: of(&self.before).with_attributes(tag),
             after: of(&self.after).with_attributes(tag),
+            marker: of(&self.markers).with_attributes(tag),
         }
     }
 }
 
-/// What a rule is for: an element, or what stands before or behind it.
+/// Whether a declaration may hide an element: its value is not known.
+fn is_open(name: &str, value: &str) -> bool {
+    matches!(name, "display" | "visibility") && value.contains("var(")
+}
+
+/// The name of the variable that a value is, and the value where that is not declared.
+fn variable(value: &str) -> Option<(&str, Option<&str>)> {
+    let inner = value.trim().strip_prefix("var(")?.strip_suffix(')')?;
+    Some(match inner.split_once(',') {
+        Some((name, usual)) => (name.trim(), Some(usual.trim())),
+        None => (inner.trim(), None),
+    })
+}
+
+/// What a rule is for: an element, its mark in a list, or what stands before or behind it.
 #[derive(Clone, Copy, PartialEq)]
 enum RulePart {
     Element,
     Before,
     After,
+    Marker,
 }
 
 /// A selector without the part of an element that it is for. An empty one is for each.
@@ -426,7 +493,7 @@ fn without_part(selector: &str) -> (&str, RulePart) {
     const PARTS: [(&str, RulePart); 5] = [
         ("::before", RulePart::Before),
         (":before", RulePart::Before),
-        ("::marker", RulePart::Before),
+        ("::marker", RulePart::Marker),
         ("::after", RulePart::After),
         (":after", RulePart::After),
     ];

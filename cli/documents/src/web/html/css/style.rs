@@ -8,6 +8,16 @@ use super::shift::Shift;
 use super::values::declarations;
 use crate::color::Color;
 
+/// What becomes of white space.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Space {
+    #[default]
+    Joined,
+    /// Ends of lines are kept, or all of it.
+    Lines,
+    Kept,
+}
+
 /// What declarations say. `None` is for nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Declared {
@@ -29,6 +39,7 @@ pub(crate) struct Declared {
     pub(crate) shift: Shift,
     pub(crate) list: Option<ListStyle>,
     pub(crate) layout: Layout,
+    pub(crate) space: Option<Space>,
     /// Whether its letters show its background, whatever their colour.
     pub(crate) shows_ground: Option<bool>,
 }
@@ -91,6 +102,14 @@ impl Declared {
                 self.set_size(font.map(|(size, _)| size));
                 self.set_family(font.map_or(value, |(_, families)| families));
             }
+            "white-space" | "white-space-collapse" => {
+                self.space = match value {
+                    "pre" | "pre-wrap" | "-moz-pre-wrap" | "break-spaces" | "preserve" => Some(Space::Kept),
+                    "pre-line" | "preserve-breaks" => Some(Space::Lines),
+                    "normal" | "nowrap" | "initial" | "collapse" => Some(Space::Joined),
+                    _ => self.space,
+                }
+            }
             "color" if value != "inherit" => self.color = Some(Color::parse(value)),
             "background-color" if value != "inherit" => self.background = Some(Color::parse(value)),
             "background" if value != "none" && value != "inherit" => {
@@ -130,6 +149,7 @@ impl Declared {
             background: other.background.or(self.background),
             shift: self.shift.replaced_by(other.shift),
             list: other.list.or(self.list),
+            space: other.space.or(self.space),
             layout: self.layout.replaced_by(other.layout),
             shows_ground: other.shows_ground.or(self.shows_ground),
         }
