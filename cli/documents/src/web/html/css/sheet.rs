@@ -415,7 +415,7 @@ impl Sheet {
         let all = || matching.iter().copied().chain([&own]);
         let usual = all().map(|declared| &declared.usual);
         usual
-            .chain(all().map(|declared| &declared.important))
+            .chain(all().filter_map(|declared| declared.important.as_ref()))
             .fold(self.without_rules(), |before, declared| before.replaced_by(declared.clone()))
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Declared {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Declarations {
     pub(crate) usual: Declared,
-    pub(crate) important: Declared,
+    pub(crate) important: Option<Declared>,
 }
 
 impl Declarations {
@@ -61,7 +61,7 @@ impl Declarations {
         let mut all = Declarations::default();
         for (name, value) in body.iter().map(|(name, value)| (name, *value)) {
             let (value, declared) = match important(value) {
-                Some(value) => (value, &mut all.important),
+                Some(value) => (value, all.important.get_or_insert_default()),
                 None => (value, &mut all.usual),
             };
             match name.as_str() {
@@ -75,7 +75,7 @@ impl Declarations {
     }
 
     pub(crate) fn together(&self) -> Declared {
-        self.usual.clone().replaced_by(self.important.clone())
+        self.usual.clone().replaced_by(self.important.clone().unwrap_or_default())
     }
 }
 
