@@ -483,18 +483,53 @@ fn shadow_trees_are_read() {
     assert!(notes(&read("page.html", deep.as_bytes())).contains("1 file in it left out: template"));
 }
 
+/// What looks like a fraction, a script, an icon or an initial, and is none.
+#[test]
+fn what_only_looks_special_is_text() {
+    for (page, wanted) in [
+        ("<cite>Smith.</cite><span class=Z3988 title='ctx_ver=Z39.88-2004'></span> Book", "Smith. Book\n"),
+        ("a <span class=spinner aria-label=Loading></span>b", "a b\n"),
+        ("<label>One <input type=checkbox><span class=checkmark></span></label>", "One ☐\n"),
+        ("<div class=checkbox-item>First</div><div class=checkbox-item>Second</div>", "First\n\nSecond\n"),
+        ("<p>x<clipboard-copy><svg class='octicon octicon-check d-none'></svg></clipboard-copy>", "x\n"),
+        ("<div><i class='fa fa-times'></i> Alert</div>", "Alert\n"),
+        ("Inbox<span style='display:inline-block;font-size:11px;vertical-align:top'>12</span>", "Inbox12\n"),
+        ("GitHub<code style='font-size:12px;position:relative;top:-2px'>npm</code>", "GitHubnpm\n"),
+        ("1234<span style='position:relative;top:4px'> now</span>", "1234 now\n"),
+        ("<span title=Sum><math><mi>x</mi></math></span>", "x\n"),
+        ("<h2 style='white-space:pre-wrap'>Head  ing\ntwo</h2>", "## Head ing two\n"),
+        ("<span style='font-family:ZapfDingbats'>hello</span>", "hello\n"),
+        (
+            "<style>.q{float:left;font-size:2em}</style><p><span class=q>Q</span>What is it?<p><span class=q>I</span>t was.",
+            "Q What is it?\n\nIt was.\n",
+        ),
+        (
+            "<style>.b{display:inline-block}.t{display:block;border-bottom:1px solid}</style>\
+             <a class=b><span class=t>Our Team</span>Meet us</a>",
+            "Our Team\nMeet us\n",
+        ),
+    ] {
+        assert_eq!(read("page.html", page.as_bytes()).text, wanted, "{page}");
+    }
+    let deep = format!("<math>{}x</math>", "<mmultiscripts>".repeat(20_000));
+    let _ = read("page.html", deep.as_bytes());
+}
+
 /// A variable may hide an element, or what may hide it is not known.
 #[test]
 fn values_that_are_variables_decide_what_is_seen() {
     let page = |rule: &str| format!("<style>:root{{--d:none}}{rule}</style><p>a <b class=v>b</b>");
-    for rule in
-        [".v{display:var(--d)}", ".v{display:var(--x, none)}", ".v{display:var( --d ,block)!important}"]
-    {
+    for rule in [".v{display:var(--d)}", ".v{display:var( --D ,block)!important}"] {
         check_hidden(&page(rule), "a\n", 1);
     }
     check_hidden("<style>b{--d:none}</style><p>a <b style='display:var(--d)'>b</b>", "a\n", 1);
-    check(&page(".v{color:var(--c);display:var(--x,inline)}"), "a b\n");
-    for rule in [".v{display:var(--x)}", ".w{--d:block}.v{display:var(--d)}"] {
+    check(&page(".v{color:var(--c)}"), "a b\n");
+    // One that is declared later, or for an element, may be anything.
+    for rule in [
+        ".v{display:var(--x)}",
+        ".v{display:var(--x, none)} :root{--x:inline}",
+        ".w{--d:block}.v{display:var(--d)}",
+    ] {
         let document = read("page.html", page(rule).as_bytes());
         assert!(document.notes.contains(&Note::UnreadStyles { places: 1 }), "{rule}");
         assert_eq!(document.text, "a b\n");

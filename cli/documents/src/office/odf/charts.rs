@@ -1,6 +1,6 @@
 //! Charts of OpenDocument: each has the numbers that it shows as a table of its own. Its axes and series say what they are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::CONTENT;
 use super::body::values;
@@ -51,7 +51,7 @@ struct Reader {
     data_styles: HashMap<String, String>,
     style: String,
     /// Styles of charts whose axis shows shares of a sum: its numbers are not those of the series.
-    shares: Vec<String>,
+    shares: HashSet<String>,
     is_of_shares: bool,
     /// The kinds of the axes by their names, and of the columns of the table.
     axes: HashMap<String, Kind>,
@@ -81,7 +81,7 @@ impl Chart {
             Ok(())
         });
         let Reader { is_chart, title, columns, rows, .. } = reader;
-        // Other columns, of errors for example, are of no kind that is known here.
+        // Where rows have more columns than the chart names, such as errors, none is known.
         let is_known = rows.iter().all(|row| row.len() == columns.len());
         let shown = |(column, cell): (usize, Cell)| match columns.get(column).filter(|_| is_known) {
             Some(kind) if cell.is_number => kind.show(cell.text),
@@ -130,7 +130,7 @@ impl Reader {
                 self.data_styles.extend(value("data-style-name").map(|data| (self.style.clone(), data)));
             }
             "chart-properties" if value("percentage").is_some_and(|value| value == "true") => {
-                self.shares.push(self.style.clone());
+                self.shares.insert(self.style.clone());
             }
             "chart" => self.is_chart = true,
             "plot-area" => {

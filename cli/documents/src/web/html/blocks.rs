@@ -222,7 +222,7 @@ impl Page<'_> {
             Role::Word => self.write(Level::Normal, " "),
             Role::Initial(start) => match is_initial(self.writer.since(start)) {
                 true => self.has_initial = true,
-                false => self.writer.text(" "),
+                false => self.write(Level::Normal, " "),
             },
             Role::Gap => self.has_gap = true,
             Role::Table => {

@@ -93,12 +93,13 @@ pub(super) struct Elements<T> {
     open: Vec<(usize, T)>,
     /// Numbers of names, and where elements of each name are in `open`.
     names: HashMap<Vec<u8>, usize>,
+    known: Vec<Vec<u8>>,
     places: Vec<Vec<usize>>,
 }
 
 impl<T> Default for Elements<T> {
     fn default() -> Elements<T> {
-        Elements { open: Vec::new(), names: HashMap::new(), places: Vec::new() }
+        Elements { open: Vec::new(), names: HashMap::new(), known: Vec::new(), places: Vec::new() }
     }
 }
 
@@ -120,9 +121,7 @@ impl<T> Elements<T> {
 
     /// The name of the innermost element.
     pub(super) fn last_name(&self) -> &[u8] {
-        let number = self.open.last().map(|(number, _)| *number);
-        let name = self.names.iter().find(|(_, known)| Some(**known) == number);
-        name.map_or(&[], |(name, _)| name)
+        self.open.last().map_or(&[], |(number, _)| &self.known[*number])
     }
 
     pub(super) fn push(&mut self, name: &[u8], known: T) {
@@ -131,6 +130,7 @@ impl<T> Elements<T> {
             None => {
                 self.places.push(Vec::new());
                 self.names.insert(name.to_vec(), self.places.len() - 1);
+                self.known.push(name.to_vec());
                 self.places.len() - 1
             }
         };

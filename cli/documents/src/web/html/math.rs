@@ -159,9 +159,9 @@ impl Math {
     /// The formula.
     pub(super) fn finish(mut self) -> String {
         // A formula may end before its parts do.
-        while self.scripts.is_some() {
-            self.end_scripts();
-        }
+        // What was kept last is written as it stands.
+        self.nested = MAX_NESTED;
+        self.end_scripts();
         let tex = if self.tex.trim().is_empty() { self.alternative } else { Some(self.tex) };
         tex.map_or_else(|| self.formula.finish(), |tex| written(&tex))
     }

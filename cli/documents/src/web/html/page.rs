@@ -12,7 +12,7 @@ use super::math::{self, Math};
 use super::pictures::is_line;
 use super::prepass::{Prepass, is_tex};
 use super::shadows::{self, Shadow};
-use super::stacks::{Stack, may_contain};
+use super::stacks::{Stack, has_word, may_contain};
 use super::{Places, Tag, Token, signs};
 use crate::color::Color;
 use crate::counts::Counts;
@@ -32,6 +32,8 @@ pub(super) struct Look {
     symbols: &'static str,
     space: Space,
     level: Level,
+    /// Whether it is raised or lowered by a length only.
+    is_moved: bool,
     /// How much raised and lowered text there was where the innermost such element began.
     script_start: usize,
     /// Whether it is in a link within the page.
@@ -278,6 +280,7 @@ impl<'a> Page<'a> {
     fn formula(&mut self, text: &str) {
         self.unstack();
         if !self.elements.last().is_some_and(|open| open.is_absent) {
+            self.texts += 1;
             self.writer.text(text);
         }
     }
@@ -292,6 +295,7 @@ impl<'a> Page<'a> {
                 symbols: "",
                 space: Space::Joined,
                 level: Level::Normal,
+                is_moved: false,
                 script_start: 0,
                 is_link: false,
                 color: None,
@@ -336,9 +340,16 @@ impl<'a> Page<'a> {
             }
             None => text,
         };
-        if std::mem::take(&mut self.has_initial)
-            && !text.starts_with(|c: char| c.is_alphabetic() || matches!(c, '’' | '\''))
-        {
+        // Behind `Q`, `What` is a word of its own.
+        let mut next = text.chars();
+        let goes_on = match (next.next(), next.next()) {
+            (Some('’' | '\''), _) => true,
+            (Some(first), second) => {
+                first.is_lowercase() || first.is_uppercase() && second.is_some_and(char::is_uppercase)
+            }
+            (None, _) => false,
+        };
+        if std::mem::take(&mut self.has_initial) && !goes_on {
             self.write(Level::Normal, " ");
         }
         if std::mem::take(&mut self.has_gap)
@@ -350,6 +361,10 @@ impl<'a> Page<'a> {
         match self.elements.last().map(|open| open.role) {
             Some(Role::Title) => self.title.text(text),
             _ if self.choices.is_some() => self.choices.iter_mut().for_each(|choices| choices.text(text)),
+            // Words that are moved a little are so for their looks.
+            _ if look.is_moved && (has_word(text) || text.starts_with(char::is_whitespace)) => {
+                self.write(Level::Normal, text);
+            }
             _ if look.level != Level::Normal => self.write(look.level, text),
             _ if self.preformatted > 0 => self.writer.preformatted(text),
             _ if look.space != Space::Joined => self.spaced(look.space, text),
@@ -357,10 +372,19 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Writes text whose white space a style sheet keeps. Between elements, it is none.
+    /// Writes text whose white space a style sheet keeps. A heading is one line all the same.
     fn spaced(&mut self, space: Space, text: &str) {
+        const HEADINGS: [&[u8]; 6] = [b"h1", b"h2", b"h3", b"h4", b"h5", b"h6"];
+        if HEADINGS.iter().any(|name| self.elements.is_within(name)) {
+            return self.write(Level::Normal, text);
+        }
+        let is_inner = !self.lists.is_empty() || self.elements.is_within(b"blockquote");
         let is_blank = text.trim().is_empty();
-        if is_blank || space == Space::Lines || !text.contains(['\n', '\t']) && !text.contains("  ") {
+        if is_blank
+            || is_inner
+            || space == Space::Lines
+            || !text.contains(['\n', '\t']) && !text.contains("  ")
+        {
             for (i, line) in text.split('\n').enumerate() {
                 if i > 0 {
                     self.line();
@@ -391,7 +415,7 @@ impl<'a> Page<'a> {
         }
         if shadows::begins(tag) && !self.is_absent() {
             if self.shadows < shadows::MAX_NESTED {
-                self.shadow = Some(Shadow::new(self.elements.last_name()));
+                self.shadow = Some(Shadow::new(self.elements.last_name(), self.is_xml));
                 return;
             }
             self.counts.skipped_files.push("template");
@@ -666,6 +690,11 @@ impl<'a> Page<'a> {
             Some(Level::Raised | Level::Lowered) => self.writer.script_texts(),
             _ => around.script_start,
         };
+        let is_script = matches!(tag.name.as_slice(), b"sup" | b"sub");
+        let is_moved = match level {
+            Some(_) => !is_script && declared.shift.is_by_length(),
+            None => around.is_moved,
+        };
         let level = match level.unwrap_or(around.level) {
             _ if is_note => Level::Mark,
             Level::Raised if is_link => Level::Mark,
@@ -683,6 +712,7 @@ impl<'a> Page<'a> {
             symbols: declared.symbols.unwrap_or(around.symbols),
             space: declared.space.unwrap_or(around.space),
             level,
+            is_moved,
             script_start,
             is_link,
             color: if declared.shows_ground == Some(true) {
@@ -730,7 +760,10 @@ impl<'a> Page<'a> {
                     self.writer.text(" ");
                 }
             }
-            b"img" => self.picture(tag, declared),
+            b"img" => {
+                self.texts += 1;
+                self.picture(tag, declared);
+            }
             _ => {}
         }
     }
@@ -748,11 +781,16 @@ impl<'a> Page<'a> {
         if self.texts > icon.texts || self.is_unseen() {
             return;
         }
-        let is_control = || [b"a".as_slice(), b"button"].iter().any(|name| self.elements.is_within(name));
+        const CONTROLS: &[&[u8]] = &[b"a", b"button", b"clipboard-copy", b"label", b"summary"];
+        let is_control = CONTROLS.iter().any(|name| self.elements.is_within(name));
+        let is_in_cell = self.icons.iter().any(|around| matches!(around.kind, Kind::Cell));
         match icon.kind {
-            Kind::Label(label) => self.text(&format!(" [image: {label}] ")),
-            // On a button, a cross closes something.
-            Kind::Sign(sign) if !is_control() => self.text(&format!("{sign} ")),
+            Kind::Label(_, is_picture) if !is_picture && !is_in_cell => {}
+            Kind::Label(label, _) => self.text(&format!(" [image: {label}] ")),
+            // On a control, a sign says what that does; elsewhere a cross may close something.
+            Kind::Sign(sign) if !is_control && (sign != "✗" || is_in_cell || !self.lists.is_empty()) => {
+                self.text(&format!("{sign} "));
+            }
             Kind::Cell => self.counts.pictures += usize::from(self.unknown_icons > icon.unknown),
             Kind::Unknown | Kind::Sign(_) => self.unknown_icons += 1,
         }

@@ -16,6 +16,7 @@ pub(super) struct Shadow {
     /// The name of the element, and how many of it are open within it.
     host: Vec<u8>,
     hosts: usize,
+    is_xml: bool,
     /// Templates that are open, the tree's own among them.
     templates: usize,
     tree: Vec<Piece>,
@@ -29,8 +30,14 @@ pub(super) fn begins(tag: &Tag) -> bool {
 
 impl Shadow {
     /// The tree of an element that begins.
-    pub(super) fn new(host: &[u8]) -> Shadow {
-        Shadow { host: host.to_vec(), hosts: 0, templates: 1, tree: Vec::new(), parts: Vec::new() }
+    pub(super) fn new(host: &[u8], is_xml: bool) -> Shadow {
+        let host = host.to_vec();
+        Shadow { host, hosts: 0, is_xml, templates: 1, tree: Vec::new(), parts: Vec::new() }
+    }
+
+    /// Whether an element has no end of its own.
+    fn is_whole(&self, tag: &Tag) -> bool {
+        self.is_xml && tag.is_closed
     }
 
     /// Takes a piece. Returns whether it is one; if not, the element ends with it.
@@ -50,7 +57,7 @@ impl Shadow {
             return true;
         }
         match token {
-            Token::Start(tag) if tag.name == self.host => self.hosts += 1,
+            Token::Start(tag) if tag.name == self.host => self.hosts += usize::from(!self.is_whole(tag)),
             Token::End(name) if **name == *self.host && self.hosts == 0 => return false,
             Token::End(name) if **name == *self.host => self.hosts -= 1,
             _ => {}
@@ -98,7 +105,7 @@ impl Shadow {
                 (None, Piece::Text(text)) if text.trim().is_empty() => continue,
                 (None, Piece::Start(tag)) => {
                     let slot = tag.attribute("slot").unwrap_or_default();
-                    if !super::elements::is_void(&tag.name) {
+                    if !super::elements::is_void(&tag.name) && !self.is_whole(tag) {
                         part = Some((&tag.name, 1, slot.clone()));
                     }
                     (slot, false)
@@ -106,7 +113,7 @@ impl Shadow {
                 (None, _) => (String::new(), false),
                 (Some((name, open, slot)), piece) => {
                     match piece {
-                        Piece::Start(tag) if tag.name == *name => *open += 1,
+                        Piece::Start(tag) if tag.name == *name => *open += usize::from(!self.is_whole(tag)),
                         Piece::End(end) if end == name => *open -= 1,
                         _ => {}
                     }

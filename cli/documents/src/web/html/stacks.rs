@@ -9,6 +9,8 @@ use crate::writer::Level;
 const MAX_BYTES: usize = 100;
 /// Nor is one with longer texts above and below a letter, in characters.
 const MAX_SCRIPT: usize = 12;
+/// A word has so many letters at least.
+const MIN_WORD: usize = 3;
 /// Elements that it may consist of.
 const PARTS: &[&[u8]] = &[
     b"a", b"b", b"br", b"em", b"font", b"i", b"link", b"small", b"span", b"strong", b"style", b"sub", b"sup",
@@ -22,7 +24,7 @@ pub(super) struct Stack {
     depth: usize,
     /// Where its text stands, if it is one line.
     level: Option<Level>,
-    /// Whether its place in the line is that of numbers above and below a letter.
+    /// Whether it is small, moved up or down, or directly behind text, two of these: as numbers above and below a letter are.
     is_small: bool,
     pieces: Vec<Piece>,
     bytes: usize,
@@ -110,10 +112,11 @@ impl Page<'_> {
     /// An element ends that has so many around it.
     pub(super) fn end_stack(&mut self, depth: usize) {
         let Some(stack) = self.stack.as_ref().filter(|stack| stack.depth == depth) else { return };
-        let is_script =
-            |line: &String| line.chars().count() <= MAX_SCRIPT && !line.contains(char::is_whitespace);
+        let is_script = |line: &String| {
+            line.chars().count() <= MAX_SCRIPT && !line.contains(char::is_whitespace) && !has_word(line)
+        };
         match stack.lines().as_slice() {
-            [above, below] if stack.has_stroke => {
+            [above, below] if stack.has_stroke && !has_word(above) && !has_word(below) => {
                 self.stack = None;
                 self.writer.text_at(Level::Raised, &operand(above));
                 self.writer.text("/");
@@ -132,6 +135,11 @@ impl Page<'_> {
             _ => self.unstack(),
         }
     }
+}
+
+/// Whether a text has a word, which numbers and formulas have not.
+pub(super) fn has_word(text: &str) -> bool {
+    text.split(|c: char| !c.is_alphabetic()).any(|word| word.chars().count() >= MIN_WORD)
 }
 
 /// A part of a fraction, in brackets if it has several parts itself.

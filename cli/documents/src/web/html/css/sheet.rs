@@ -392,10 +392,8 @@ impl Sheet {
         let written = declarations(body).map(|(name, value)| {
             let own = important(value).unwrap_or(value);
             let variable = variable(own).filter(|_| is_open(&name, value));
-            let known = variable.and_then(|(variable, usual)| match self.variables.get(variable) {
-                Some(known) => known.as_deref(),
-                None => usual,
-            });
+            // One that is declared later, or nowhere, leaves it open.
+            let known = variable.and_then(|variable| self.variables.get(&variable)?.as_deref());
             format!("{name}:{}{};", known.unwrap_or(own), &value[own.len()..])
         });
         written.collect()
@@ -470,13 +468,10 @@ fn is_open(name: &str, value: &str) -> bool {
     matches!(name, "display" | "visibility") && value.contains("var(")
 }
 
-/// The name of the variable that a value is, and the value where that is not declared.
-fn variable(value: &str) -> Option<(&str, Option<&str>)> {
+/// The name of the variable that a value is, as declarations have it.
+fn variable(value: &str) -> Option<String> {
     let inner = value.trim().strip_prefix("var(")?.strip_suffix(')')?;
-    Some(match inner.split_once(',') {
-        Some((name, usual)) => (name.trim(), Some(usual.trim())),
-        None => (inner.trim(), None),
-    })
+    Some(inner.split(',').next().unwrap_or_default().trim().to_lowercase())
 }
 
 /// What a rule is for: an element, its mark in a list, or what stands before or behind it.

@@ -80,6 +80,11 @@ impl Shift {
         }
     }
 
+    /// Whether a length says where text stands, not a name.
+    pub(crate) fn is_by_length(self) -> bool {
+        self.letters.is_none() && !matches!(self.aligned, Some(Aligned::Level(_)))
+    }
+
     /// Whether a box in a line is moved up or down in it.
     pub(crate) fn is_aligned(self) -> bool {
         matches!(self.aligned, Some(Aligned::Up(up)) if up != 0.0)
@@ -98,7 +103,7 @@ impl Shift {
             // A little above the line, raised letters stay raised.
             Some(Aligned::Up(up)) if up <= 0.0 => Some(Level::Normal),
             Some(Aligned::Edge(level))
-                if element.is_in_line && element.is_smaller && element.touches_text =>
+                if element.is_in_line && element.is_smaller && element.touches_number =>
             {
                 element.level.or(Some(level))
             }
@@ -109,7 +114,7 @@ impl Shift {
         }
         let up = moved.unwrap_or_default() + aligned.unwrap_or_default();
         let least = match element {
-            Shifted { level: Some(_), .. } | Shifted { is_smaller: true, .. } => MOVED,
+            Shifted { level: Some(_), .. } | Shifted { is_smaller: true, touches_text: true, .. } => MOVED,
             Shifted { touches_number: true, .. } => MOVED_WHOLE,
             _ => f32::INFINITY,
         };
