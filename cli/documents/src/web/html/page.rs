@@ -657,7 +657,6 @@ impl<'a> Page<'a> {
             },
             is_in_line: (is_box || declared.layout.is_in_line()) && !self.is_divided(),
             is_smaller: is_smaller(size, around),
-            touches_text: self.ends_with(|c| !c.is_whitespace()),
             touches_number: self.ends_with(char::is_numeric),
         })
     }

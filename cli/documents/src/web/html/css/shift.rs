@@ -38,8 +38,7 @@ pub(crate) struct Shifted {
     /// Whether it is a part of a line of text.
     pub(crate) is_in_line: bool,
     pub(crate) is_smaller: bool,
-    /// Whether it touches a text before it, and whether that ends with a number.
-    pub(crate) touches_text: bool,
+    /// Whether it is directly behind a number.
     pub(crate) touches_number: bool,
 }
 
@@ -114,7 +113,7 @@ impl Shift {
         }
         let up = moved.unwrap_or_default() + aligned.unwrap_or_default();
         let least = match element {
-            Shifted { level: Some(_), .. } | Shifted { is_smaller: true, touches_text: true, .. } => MOVED,
+            Shifted { level: Some(_), .. } | Shifted { is_smaller: true, .. } => MOVED,
             Shifted { touches_number: true, .. } => MOVED_WHOLE,
             _ => f32::INFINITY,
         };
