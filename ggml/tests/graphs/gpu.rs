@@ -1,5 +1,7 @@
 //! What tests of GPUs by HIP, by Metal and by Vulkan share.
 
+#[cfg(any(feature = "hip", feature = "metal"))]
+use ggml::Logits;
 use ggml::{Backend, Context, Error, GraphAllocator, InterruptFlag, ReadyGraph, Tensor, Type};
 
 /// The squares of `x`, and the graph that computes them in a GPU's memory.
@@ -73,6 +75,30 @@ pub fn check_products(gpu: &Backend, is_exact: bool) {
                 assert!(difference < tolerance, "{shape:?}: {difference}");
             }
         }
+    }
+}
+
+/// Checks whether a backend has a kernel for attention with keys and values of these lengths.
+#[cfg(any(feature = "hip", feature = "metal"))]
+pub fn check_attention(
+    backend: &Backend,
+    [k_dim, v_dim]: [usize; 2],
+    softcap: Option<f32>,
+    is_supported: bool,
+) {
+    let ctx = Context::new(16);
+    let q = ctx.input("q", Type::F32, [k_dim, 3, 2]);
+    let k = ctx.input("k", Type::F16, [k_dim, 32, 1]);
+    let v = ctx.input("v", Type::F16, [v_dim, 32, 1]);
+    let mask = ctx.input("mask", Type::F16, [32, 3]);
+    let attended = ctx.flash_attention(&q, [&k, &v], &mask, Logits { scale: 1.0, softcap }, None);
+    let result = backend.check_operations(&ctx.graph(&[&attended]).expect("a graph"));
+    match is_supported {
+        true => result.expect("a kernel"),
+        false => assert!(
+            matches!(&result, Err(Error::Unsupported { .. })),
+            "{k_dim}, {v_dim}, {softcap:?}: {result:?}"
+        ),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The GPU of a Mac, by Metal. `cargo test -p ggml --features metal --test graphs metal::` runs these there. Never run so far.
 
-use ggml::{Backend, Context, Error, Logits, Type, metal};
+use ggml::{Backend, Error, metal};
 
-use crate::gpu::{check_interrupts, check_memory, check_products, check_squares, squares};
+use crate::gpu::{check_attention, check_interrupts, check_memory, check_products, check_squares, squares};
 
 fn gpu(memory: Option<usize>) -> Backend {
     Backend::metal(0, memory).expect("a GPU")
@@ -27,23 +27,10 @@ fn memory_is_limited_and_refused() {
 #[test]
 fn attention_without_a_kernel_is_refused() {
     let backend = gpu(None);
-    let logits = Logits { scale: 1.0, softcap: None };
-    for (k_dim, v_dim, is_supported) in
-        [(64, 64, true), (128, 128, true), (120, 120, false), (128, 64, false)]
+    for (dims, is_supported) in
+        [([64, 64], true), ([128, 128], true), ([120, 120], false), ([128, 64], false)]
     {
-        let ctx = Context::new(16);
-        let q = ctx.input("q", Type::F32, [k_dim, 3, 2]);
-        let k = ctx.input("k", Type::F16, [k_dim, 32, 1]);
-        let v = ctx.input("v", Type::F16, [v_dim, 32, 1]);
-        let mask = ctx.input("mask", Type::F16, [32, 3]);
-        let attended = ctx.flash_attention(&q, [&k, &v], &mask, logits, None);
-        let result = backend.check_operations(&ctx.graph(&[&attended]).expect("a graph"));
-        match is_supported {
-            true => result.expect("a kernel"),
-            false => {
-                assert!(matches!(&result, Err(Error::Unsupported { .. })), "{k_dim}, {v_dim}: {result:?}")
-            }
-        }
+        check_attention(&backend, dims, None, is_supported);
     }
 }
 

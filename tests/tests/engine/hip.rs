@@ -1,8 +1,11 @@
 //! Layers on a GPU of AMD, by HIP: it computes what the host does, and saved sessions move there and back. `cargo test -p tests
 //! --features hip --test engine hip::` runs these where there is one. Never run so far.
 
+use std::process::Command;
 use std::sync::Arc;
 
+use ggml::hip::NoHip;
+use ggml::{Backend, Error};
 use longhand::{DeviceKind, Engine};
 
 use crate::gpu::{check_loss, check_moves, check_same, embedded_on};
@@ -21,8 +24,19 @@ fn a_session_moves_to_the_gpu_and_back() {
     check_moves([&embedded(0), &embedded(3)]);
 }
 
+/// In a process of its own: the GPU stays lost until the program is started again.
 #[test]
-#[ignore = "the GPU stays lost for other tests: `-- --ignored`"]
 fn a_failed_gpu_is_an_error_that_names_it() {
-    check_loss(&embedded(2), "ROCm0");
+    const ALONE: &str = "LONGHAND_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        check_loss(&embedded(2), "ROCm0");
+        let another = Backend::hip(0, None).map(|_| ());
+        let is_known = |text: &String| text.contains("ROCm0");
+        assert!(matches!(&another, Err(Error::NoHip(NoHip::Device(text))) if is_known(text)), "{another:?}");
+        return;
+    }
+    let this = std::env::current_exe().expect("this program");
+    let test = ["hip::a_failed_gpu_is_an_error_that_names_it", "--exact", "--nocapture"];
+    let run = Command::new(this).args(test).env(ALONE, "1").output().expect("it starts");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }
