@@ -90,6 +90,18 @@ static inline bool has_problem(ggml_backend_buffer_type_t type, char * why, size
     return true;
 }
 
+// Replaces the functions of a backend but that for its name. Without the asynchronous functions, ggml uses the others.
+static inline void replace_functions(
+        ggml_backend_t backend, void (*free)(ggml_backend_t), void (*synchronize)(ggml_backend_t),
+        ggml_status (*compute)(ggml_backend_t, ggml_cgraph *)) {
+    ggml_backend_i functions{};
+    functions.get_name      = backend->iface.get_name;
+    functions.free          = free;
+    functions.synchronize   = synchronize;
+    functions.graph_compute = compute;
+    backend->iface          = functions;
+}
+
 // The functions of a buffer, of which `ggml` has those of the backend.
 template <const ggml_backend_buffer_i & ggml> struct GuardedBuffer {
     // Puts them before those of a buffer. Whoever calls this also replaces the functions that free it and copy to it.

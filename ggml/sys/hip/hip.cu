@@ -198,13 +198,7 @@ ggml_backend_t longhand_hip_backend(size_t index, char * why, size_t size) {
             write(why, size, "ggml does not start it");
             return nullptr;
         }
-        // Without the asynchronous functions, ggml uses the others.
-        ggml_backend_i functions{};
-        functions.get_name      = backend->iface.get_name;
-        functions.free          = guarded_free;
-        functions.synchronize   = guarded_synchronize;
-        functions.graph_compute = guarded_compute;
-        backend->iface          = functions;
+        replace_functions(backend, guarded_free, guarded_synchronize, guarded_compute);
         return backend;
     } catch (...) {
         write(why, size, exception_text());

@@ -282,13 +282,7 @@ ggml_backend_t longhand_vulkan_backend(size_t index, char * why, size_t size) {
         ggml_backend_t backend = ggml_backend_vk_init(index);
         device->buffer_type.iface.alloc_buffer = guarded_alloc;
         backend->device->iface.supports_op     = guarded_supports_op;
-        // Without the asynchronous functions, ggml uses the others.
-        ggml_backend_i functions{};
-        functions.get_name      = backend->iface.get_name;
-        functions.free          = guarded_free;
-        functions.synchronize   = guarded_synchronize;
-        functions.graph_compute = guarded_compute;
-        backend->iface          = functions;
+        replace_functions(backend, guarded_free, guarded_synchronize, guarded_compute);
         return backend;
     } catch (...) {
         write(why, size, exception_text());
