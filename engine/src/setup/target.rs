@@ -673,15 +673,9 @@ fn find_gpus() -> Result<Result<Vec<FoundDevice>, NoGpus>, Error> {
         }
         Err(reason) => reason,
     };
-    let hip = match ggml::hip::devices() {
-        Ok(gpus) => {
-            let found = dedicated(gpus, DeviceKind::Hip);
-            if !found.is_empty() {
-                return Ok(Ok(found));
-            }
-            None
-        }
-        Err(reason) => Some(reason),
+    let hip = match dedicated(ggml::hip::devices(), DeviceKind::Hip) {
+        Ok(found) => return Ok(Ok(found)),
+        Err(reason) => reason,
     };
     let metal = match ggml::metal::devices() {
         Ok(gpus) => {
@@ -690,23 +684,25 @@ fn find_gpus() -> Result<Result<Vec<FoundDevice>, NoGpus>, Error> {
         }
         Err(reason) => reason,
     };
-    let vulkan = match ggml::vulkan::devices() {
-        Ok(gpus) => {
-            let found = dedicated(gpus, DeviceKind::Vulkan);
-            if !found.is_empty() {
-                return Ok(Ok(found));
-            }
-            None
-        }
-        Err(reason) => Some(reason),
+    let vulkan = match dedicated(ggml::vulkan::devices(), DeviceKind::Vulkan) {
+        Ok(found) => return Ok(Ok(found)),
+        Err(reason) => reason,
     };
     Ok(Err(NoGpus { cuda, hip, metal, vulkan }))
 }
 
 /// The GPUs that can be used and are no part of the processor: whether one that is is faster than its cores has never been measured.
-fn dedicated(gpus: Vec<PortableGpu>, kind: fn(usize) -> DeviceKind) -> Vec<FoundDevice> {
-    let usable = gpus.into_iter().filter(|gpu| gpu.problem.is_none() && !gpu.is_integrated);
-    usable.map(|gpu| (kind(gpu.index), Some(gpu.free as usize))).take(MAX_DEVICES).collect()
+///
+/// # Errors
+/// Why there are no GPUs; `None` where all are part of the processor.
+fn dedicated<E>(
+    gpus: Result<Vec<PortableGpu>, E>,
+    kind: fn(usize) -> DeviceKind,
+) -> Result<Vec<FoundDevice>, Option<E>> {
+    let usable = gpus?.into_iter().filter(|gpu| gpu.problem.is_none() && !gpu.is_integrated);
+    let found: Vec<_> =
+        usable.map(|gpu| (kind(gpu.index), Some(gpu.free as usize))).take(MAX_DEVICES).collect();
+    if found.is_empty() { Err(None) } else { Ok(found) }
 }
 
 /// The largest number up to `max` for which `holds`; what holds for a number holds for smaller ones.
